@@ -66,6 +66,33 @@ def test_an_artifact_says_what_it_is_and_what_it_was_made_from(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
 
 
+def test_one_that_is_replaced_while_it_is_opened_is_opened_again(tmp_path, monkeypatch):
+    one, two = (Maker(tmp_path / name, name).make() for name in ("one", "two"))
+    real, opened = artifacts._open_at, []
+
+    def replaced(path, *how):
+        opened.append(path)
+        if len(opened) == 1:
+            (path / "meta.json").unlink()
+            (path / "meta.json").write_bytes((two.path / "meta.json").read_bytes())
+            raise ArtifactError("a file was cut: it was of the other version")
+        return real(path, *how)
+
+    monkeypatch.setattr(artifacts, "_open_at", replaced)
+    assert open_artifact(one.path, "numbers").hash == two.hash
+    assert len(opened) == 2
+
+
+def test_a_link_is_resolved_when_it_is_opened(tmp_path):
+    one, two = (Maker(tmp_path / name, name).make() for name in ("one", "two"))
+    link = tmp_path / "link"
+    link.symlink_to(one.path)
+    opened = open_artifact(link, "numbers")
+    link.unlink()
+    link.symlink_to(two.path)
+    assert opened.path.resolve() == one.path.resolve()
+
+
 def test_two_artifacts_have_equal_hashes_when_their_files_do(tmp_path):
     first, second = Maker(tmp_path / "a").make(), Maker(tmp_path / "b").make(config={"k": 6})
     assert first.hash == second.hash

@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,7 @@ def grow(artifact, change="x", rows=(1,)):
         record_changes(directory, open_artifact(artifact.path, "graph"), np.array(rows))
         return {"rows": 3}
 
-    return update_artifact(artifact.path, "graph", change={"added": change}, write=write)
+    return update_artifact(open_artifact(artifact.path, "graph"), "graph", change={"added": change}, write=write)
 
 
 def test_an_update_changes_what_it_writes_and_shares_the_rest(made):
@@ -95,7 +96,7 @@ def test_one_that_is_refused_leaves_everything_as_it_was(made):
         raise GnnRetrievalError("no")
 
     with pytest.raises(GnnRetrievalError, match="no"):
-        update_artifact(made.path, "graph", change={}, write=write)
+        update_artifact(made, "graph", change={}, write=write)
     assert open_artifact(made.path, "graph").meta == made.meta
     assert load_array(made.path / "changed.npy").tolist() == [0, 0]
     assert sorted(path.name for path in made.path.parent.iterdir()) == ["thing"]
@@ -115,9 +116,9 @@ def test_one_that_was_cut_off_goes_on_from_its_scratch(made):
         return {}
 
     with pytest.raises(KeyboardInterrupt):
-        update_artifact(made.path, "graph", change={"b": 2}, write=write)
+        update_artifact(made, "graph", change={"b": 2}, write=write)
     assert load_array(made.path / "changed.npy").tolist() == [0, 0]
-    update_artifact(made.path, "graph", change={"b": 2}, write=write)
+    update_artifact(made, "graph", change={"b": 2}, write=write)
     assert seen == [False, True]
     assert load_array(made.path / "changed.npy").tolist() == [1]
     assert load_array(made.path / "kept.npy").tolist() == [0, 1, 2]
@@ -130,7 +131,7 @@ def test_another_update_does_not_go_on_from_what_is_left_of_one(made):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        update_artifact(made.path, "graph", change={"b": 2}, write=cut_off)
+        update_artifact(made, "graph", change={"b": 2}, write=cut_off)
     updated = grow(made)
     assert "stray.npy" not in updated.meta["files"]
 
@@ -154,8 +155,15 @@ def test_two_writers_do_not_meet(made):
         grow(made)
 
 
-def test_there_must_be_something_to_update(tmp_path):
+def test_one_that_another_process_changed_meanwhile_is_refused(made):
+    """Otherwise the other process's change would be lost: this one was made from the version before."""
+    grow(made, "other")
+    with pytest.raises(ArtifactError, match="another process changed it meanwhile"):
+        update_artifact(made, "graph", change={"added": "x"}, write=lambda directory: {})
+    assert open_artifact(made.path, "graph").meta["updates"][-1]["change"] == {"added": "other"}
+
+
+def test_there_must_be_something_to_update(made):
+    shutil.rmtree(made.path)
     with pytest.raises(ArtifactError, match="no such directory; a graph was expected there"):
-        update_artifact(tmp_path / "none" / "thing", "graph", change={}, write=lambda directory: {})
-    with pytest.raises(ArtifactError, match="no such directory; a graph was expected there"):
-        update_artifact(tmp_path / "thing", "graph", change={}, write=lambda directory: {})
+        update_artifact(made, "graph", change={}, write=lambda directory: {})

@@ -34,6 +34,6 @@ def train(
         InputError: a setting is unknown, or its value does not fit.
         GnnRetrievalError: see :func:`gnnretrieval.training.gnn.train.train_gnn`.
     """
-    parsed = TrainSettings.parse(given) if settings is None else settings.model_copy(update=given)
+    parsed = TrainSettings.parse((settings.model_dump(exclude_unset=True) if settings else {}) | given)
     how: dict[str, Any] = {"device": device, "overwrite": overwrite}
     return train_gnn(graph, graph.dataset(), graph.features(), parsed, out, **how)

@@ -41,17 +41,20 @@ def require_same_canary(encoder: TextEncoder, meta: Mapping[str, Any], path: Pat
     Raises:
         ArtifactError: The vectors differ.
     """
-    if "canary" not in meta:
-        return
-    now = canary_of(encoder)
-    for side in _SIDES:
-        before, after = np.array(meta["canary"][side]), np.array(now[side])
-        if before.shape == after.shape:
-            lengths = np.linalg.norm(before, axis=1) * np.linalg.norm(after, axis=1)
-            cosines = (before * after).sum(axis=1) / np.maximum(lengths, 1e-12)
-            if cosines.min() >= _AT_LEAST:
-                continue
+    if "canary" in meta and not is_same_canary(meta["canary"], canary_of(encoder)):
         raise ArtifactError(
             f"{path}: {encoder.settings.checkpoint} gives other vectors now than when this was made: its model has "
-            "changed. Encode, build and train again, or give back the model it had."
+            "changed. Encode (with --overwrite), build and train again, or give back the model it had."
         )
+
+
+def is_same_canary(before: Canary, after: Canary) -> bool:
+    """Whether two canaries are of one model."""
+    for side in _SIDES:
+        one, other = np.array(before[side]), np.array(after[side])
+        if one.shape != other.shape:
+            return False
+        lengths = np.linalg.norm(one, axis=1) * np.linalg.norm(other, axis=1)
+        if ((one * other).sum(axis=1) / np.maximum(lengths, 1e-12)).min() < _AT_LEAST:
+            return False
+    return True

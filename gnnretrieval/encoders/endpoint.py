@@ -23,7 +23,7 @@ KEY_VARIABLE = "GNNRETRIEVAL_KEY_VARIABLE"  # names the variable of the key for 
 OPENAI = "https://api.openai.com/v1"
 _RETRIES = 8  # of the client: waits double from 0.5 s to 8 s, 40 s in all, unless the endpoint says how long
 _TIMEOUT = 600.0  # seconds per request: a small server answers one at a time, and giving up early repeats its work
-_FEW, _FEW_RETRIES, _FEW_TIMEOUT = 16, 2, 20.0  # for a few questions: somebody waits, so fail soon
+_FEW, _FEW_WAITS, _FEW_TIMEOUT = 16, (0.5, 1.0), 20.0  # for a few questions: somebody waits, so fail soon
 _Batch = Sequence[str]
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -79,7 +79,8 @@ class EndpointEncoder:
         """Vectors ``(len(texts), d)`` float32, of length 1 if the similarity is cosine.
 
         A request that fails temporarily (rate limits, timeouts, 5xx) is sent again, after the time that the endpoint
-        says or a doubling wait.
+        says or a doubling wait. One of a few questions is sent again at most twice, within two seconds, and not after
+        a timeout or if the endpoint asks for a longer wait.
 
         Raises:
             EndpointError: The endpoint cannot be reached, refuses the request, or does not answer with the vectors.
@@ -91,13 +92,18 @@ class EndpointEncoder:
             [(prompt or "") + text for text in texts[start : start + self.api.batch_texts]]
             for start in range(0, len(texts), self.api.batch_texts)
         ]
-        client = self._client
+        client, waits = self._client, tuple[float, ...]()  # this client waits by itself
         if side == "query" and len(texts) <= _FEW:
-            client = client.with_options(max_retries=min(_RETRIES, _FEW_RETRIES), timeout=_FEW_TIMEOUT)
-        parts = _in_threads(lambda batch: self._ask(client, batch, side), batches, self.api.concurrency)
+            client, waits = client.with_options(max_retries=0, timeout=_FEW_TIMEOUT), _FEW_WAITS
+        parts = _in_threads(lambda batch: self._ask(client, waits, batch, side), batches, self.api.concurrency)
         if len({part.shape[1] for part in parts}) > 1:
             raise EndpointError(f"{self.source}: it gave vectors of several widths for one model.")
         vectors = np.concatenate(parts)
+        if self._dimension not in (None, vectors.shape[1]):
+            raise EndpointError(
+                f"{self.source}: it gave vectors of {self._dimension} numbers before, and of {vectors.shape[1]} now. "
+                "Its model has changed."
+            )
         self._dimension = int(vectors.shape[1])
         return self.similarity.prepare_array(vectors)
 
@@ -106,7 +112,7 @@ class EndpointEncoder:
         name = settings.query_checkpoint if side == "query" and settings.query_checkpoint else settings.checkpoint
         return name.removeprefix(ENDPOINT)
 
-    def _ask(self, client: Any, texts: Sequence[str], side: Side) -> NDArray[np.float32]:
+    def _ask(self, client: Any, waits: Sequence[float], texts: Sequence[str], side: Side) -> NDArray[np.float32]:
         import openai
 
         request: dict[str, Any] = {"model": self._model(side), "input": list(texts), "encoding_format": "float"}
@@ -116,7 +122,7 @@ class EndpointEncoder:
             request["extra_body"] = {"input_type": self.api.input_types[0 if side == "query" else 1]}
         self._wait_for_turn()
         try:
-            answer = client.embeddings.create(**request)
+            answer = _answer(client, request, waits)
         except openai.AuthenticationError:
             raise EndpointError(
                 f"{self.source} refuses the key in {self.api.key_variable} "
@@ -238,6 +244,32 @@ def allowed(settings: EncoderSettings, endpoint: str | None) -> EncoderSettings:
         f"questions are encoded by {settings.checkpoint.removeprefix(ENDPOINT)} at {address}, and would be sent there "
         f"with the key in {settings.api.key_variable}. Allow it with --endpoint {address} (endpoint=… in Python)."
     )
+
+
+def _answer(client: Any, request: dict[str, Any], waits: Sequence[float]) -> Any:
+    """The endpoint's answer; after a temporary failure the request is sent again, once after each of ``waits`` seconds.
+
+    It is not if the request timed out, or if the endpoint asks for a longer wait.
+    """
+    import openai
+
+    for wait in waits:
+        try:
+            return client.embeddings.create(**request)
+        except (openai.APIConnectionError, openai.RateLimitError, openai.InternalServerError) as error:
+            if isinstance(error, openai.APITimeoutError) or _asked_to_wait(error) > wait:
+                raise
+        time.sleep(wait)
+    return client.embeddings.create(**request)
+
+
+def _asked_to_wait(error: Any) -> float:
+    """Seconds for which an answer's header Retry-After asks."""
+    asked = error.response.headers.get("retry-after", "0") if hasattr(error, "response") else "0"
+    try:
+        return float(asked)
+    except ValueError:  # a date
+        return float("inf")
 
 
 def _client(settings: EncoderSettings) -> Any:

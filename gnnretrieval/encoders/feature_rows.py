@@ -218,15 +218,20 @@ def reading_of(
 
 
 def require_finite(vectors: NDArray[np.floating], encoder: TextEncoder | SparseEncoder) -> None:
-    """Check vectors before they are written.
+    """Check vectors before they are written in float16.
 
     Raises:
-        ArtifactError: A vector is not finite.
+        ArtifactError: A vector is not finite, or float16 has no number as large as one of its.
     """
     if not np.isfinite(vectors).all():
         raise ArtifactError(
             f"{encoder.settings.checkpoint}: it makes vectors that are not finite: its weights are damaged. "
             "Give another checkpoint."
+        )
+    if (largest := float(np.abs(vectors).max(initial=0))) > float(np.finfo(np.float16).max):
+        raise ArtifactError(
+            f"{encoder.settings.checkpoint}: it makes vectors with numbers up to {largest:,.0f}, and they are stored "
+            "in float16, which ends at 65,504. Divide them by a constant: rankings stay the same."
         )
 
 

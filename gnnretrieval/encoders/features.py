@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
-from gnnretrieval.encoders.canary import canary_of
+from gnnretrieval.encoders.canary import canary_of, is_same_canary
 from gnnretrieval.encoders.encoded_texts import TEXTS
 from gnnretrieval.encoders.encoding_shards import FILES, EncodingShards, require_sharded
 from gnnretrieval.encoders.feature_rows import reading_of, require_finite, windows
@@ -25,16 +25,18 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.trained import trained_settings
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.progress import progress, say
 from gnnretrieval.shards.engines import Sharding, run_stage
 from gnnretrieval.shards.stage import Shard, Together, discard_shards, shard_directory
 from gnnretrieval.storage.arrays import ArrayWriter
-from gnnretrieval.storage.artifacts import open_artifact, relative_to
+from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.storage.making import fingerprint, make_artifact, record_progress
-from gnnretrieval.storage.places import scratch
+from gnnretrieval.storage.places import CLAIM, scratch
+from gnnretrieval.storage.provenance import write_json
 
 KIND = "features"
+_CANARY = "canary.json"  # in a half-made artifact's scratch: of the model that began it
 
 
 class Features(PartArrays):
@@ -181,7 +183,7 @@ def encode_dataset(
             how = f": every text is sent there, with the key in {settings.api.key_variable}"
         say(f"encoder: {settings.checkpoint}, from {plan.source}{how}")
         opened = plan.given or open_encoder(settings, device)
-        canary = {} if settings.is_checkpoint else {"canary": canary_of(opened)}
+        canary = {} if settings.is_checkpoint else {"canary": _of_one_model(directory, out, opened, overwrite)}
         counts = write_texts(directory / TEXTS, dataset)
         if plan.learned_from:
             write_learned_from(directory, plan.learned_from.intersection(dataset.query_ids))
@@ -207,9 +209,38 @@ def encode_dataset(
             "made_from": {"dataset": relative_to(out, dataset.path)},
         }
 
-    artifact = make_artifact(out, KIND, inputs=plan.inputs, config=plan.config, write=write, overwrite=overwrite)
+    artifact = make_artifact(
+        out,
+        KIND,
+        inputs=plan.inputs,
+        config=plan.config,
+        write=write,
+        overwrite=overwrite,
+        stale=plan.stale if overwrite else None,
+    )
     discard_shards(Path(out))
     return Features(artifact.path, artifact.meta)
+
+
+def _of_one_model(directory: Path, out: str | Path, encoder: TextEncoder, overwrite: bool) -> dict[str, Any]:
+    """The encoder's canary. What another model has half made in ``directory`` is deleted if ``overwrite``.
+
+    Raises:
+        ArtifactError: Another model began, and ``overwrite`` is False.
+    """
+    file, now = scratch(directory) / _CANARY, canary_of(encoder)
+    if file.is_file() and not is_same_canary(json.loads(file.read_text("utf-8")), now):
+        if not overwrite:
+            raise ArtifactError(
+                f"{out}: half made by another model than {encoder.settings.checkpoint} has now. Give back that model "
+                "to go on, or pass --overwrite to begin again."
+            )
+        say(f"{out}: begun again, since its model has changed")
+        claim = scratch(directory) / CLAIM
+        for left in [left for left in directory.rglob("*") if left.is_file() and left != claim]:
+            left.unlink()
+    write_json(file, now)
+    return now
 
 
 def encode_shard(
@@ -283,6 +314,13 @@ class _Plan(NamedTuple):
         settings = trained_settings(settings)
         fingerprint, source = fingerprint_of(settings) if given is None else (given.fingerprint, given.source)
         return cls(dataset, settings, given, fingerprint, source, learned_from, config_of(settings, device), device)
+
+    def stale(self, made: Artifact) -> str | None:
+        """Why features made from the same texts and settings are out of date: an endpoint's model may change."""
+        if "canary" not in made.meta:
+            return None
+        now = canary_of(self.given or open_encoder(self.settings, self.device))
+        return None if is_same_canary(made.meta["canary"], now) else "its model has changed"
 
     @property
     def inputs(self) -> dict[str, str]:

@@ -197,10 +197,20 @@ class EventStore:
         if count:
             now, before = time.time(), self._forgotten
             until = before["until"] | dict.fromkeys(sorted({*hashed, *(_hashed(text, key) for text in keys)}), now)
-            # Written before the events are deleted: after a kill in between, what was made from them is not used again.
-            write_json(self.path / _EPOCH, {"times": before["times"] + 1, "until": until})
-            self._keep(lambda event: not is_meant(event))
+            # Written before the events are deleted: after a kill in between, what was made from them is not used again,
+            # and whoever holds the store next deletes them.
+            pending = sorted(hash_ for hash_, when in until.items() if when == now)
+            write_json(self.path / _EPOCH, {"times": before["times"] + 1, "until": until, "pending": pending})
+            self.finish_forgetting()
         return count
+
+    def finish_forgetting(self) -> None:
+        """Delete the events that :meth:`forget` recorded, unless it did so itself before it was killed."""
+        record = self._forgotten
+        if pending := {*record.pop("pending", [])}:
+            key = self._key(create=False)
+            self._keep(lambda event: pending.isdisjoint((event.session, _hashed(question_key(event.question), key))))
+            write_json(self.path / _EPOCH, record)
 
     def _files(self) -> list[Path]:
         return sorted(self.path.glob("[0-9]*.jsonl"))

@@ -17,6 +17,7 @@ _DOWN = {"down", "-1", "-1.0", "dislike", "disliked", "negative", "bad", "👎",
 _BACK = {"withdrawn", "taken back"}
 WITHDRAWN = 2  # a thumb that takes the one before it back
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")
+_DWELL = re.compile(_NUMBER.pattern + r"(?:e[+-]?\d{1,3})?", re.IGNORECASE)  # Python writes 0.00001 as 1e-05
 _SECONDS = 1e11  # the year 5138; larger numbers are milli-, micro- or nanoseconds
 
 
@@ -143,7 +144,7 @@ def seconds_of(value: Any, is_milliseconds: bool) -> float:
         BadValue: it is not a number.
     """
     text = str(value).strip()
-    if isinstance(value, bool) or not _NUMBER.fullmatch(text):
+    if isinstance(value, bool) or not _DWELL.fullmatch(text):
         raise BadValue(f"found dwell time {excerpt(value)}, wanted a number of seconds.")
     return float(text) / (1000 if is_milliseconds else 1)
 

@@ -185,7 +185,10 @@ class Index(Artifact):
         Args:
             in_memory: Read the vectors instead of mapping them, so that nobody can change or truncate them.
         """
-        self.in_memory = in_memory
+        if in_memory != self.in_memory:
+            self.in_memory = in_memory
+            for opened in ("faiss", "engine"):
+                self.__dict__.pop(opened, None)
         _ = self.engine, self.removed, self.texts
         if self.is_of_sentences:
             self.__dict__["sentence_starts"] = np.array(self.sentence_starts)

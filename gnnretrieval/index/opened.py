@@ -30,7 +30,14 @@ from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
 
 
 class OpenedIndex:
-    """An index, and its encoder, graph and model; arguments as of :class:`~gnnretrieval.index.retriever.Retriever`."""
+    """An index, and its encoder, graph and model; arguments as of :class:`~gnnretrieval.index.retriever.Retriever`.
+
+    Attributes:
+        index: The index.
+        device: Device that encodes questions.
+        ranking: What ranks together with the index.
+        place: Where the index was opened. A link there may lead to another version later.
+    """
 
     def __init__(
         self,
@@ -45,6 +52,7 @@ class OpenedIndex:
         self.ranking = ranking or RankingSettings()
         self._given, self._endpoint = encoder, endpoint
         self._older: OpenedIndex | None = None
+        self.place = index.path
 
     @cached_property
     def encoder(self) -> TextEncoder:
@@ -200,6 +208,10 @@ class OpenedIndex:
     def is_current(self) -> bool:
         """Whether the opened artifacts are still the versions on disk."""
         return all(_hash_at(artifact.path) == artifact.hash for artifact in self._opened)
+
+    def is_newest(self) -> bool:
+        """Whether the index is the version that is opened now at its :attr:`place`."""
+        return _hash_at(self.place) == self.index.hash
 
     def close(self) -> None:
         """Close the open files. Memory-mapped arrays close when this object is deleted."""

@@ -178,7 +178,7 @@ def _purge_one(
         return {}
 
     inputs = {name: renamed[value] for name, value in artifact.meta["inputs"].items() if value in renamed}
-    update_artifact(place, kind, change=change, inputs=inputs or None, write=write)
+    update_artifact(artifact, kind, change=change, inputs=inputs or None, write=write)
     shared.setdefault(before, place / TEXTS)
     say(f"{place}: the {kind} lost the text and vectors of {len(rows):,} passage{'s' if len(rows) > 1 else ''}")
     return _OPEN[kind](place)

@@ -14,12 +14,12 @@ from gnnretrieval.data.text_store import PassageRow, QueryRow
 from gnnretrieval.encoders.exact_search import ranks_of
 from gnnretrieval.encoders.reader import Reader
 from gnnretrieval.encoders.text_encoder import TextEncoder
-from gnnretrieval.errors import ArtifactError, InputError, nearest
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError, nearest
 from gnnretrieval.index.answering import Answer, read_hits
 from gnnretrieval.index.comparison import EncoderComparison, moved_hits
 from gnnretrieval.index.engines import EngineName
 from gnnretrieval.index.explain import Explanation
-from gnnretrieval.index.faiss_index import KIND, open_index
+from gnnretrieval.index.faiss_index import KIND, Index, open_index
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.neighborhood import describe
 from gnnretrieval.index.opened import OpenedIndex
@@ -33,6 +33,7 @@ from gnnretrieval.storage.places import find
 System = Literal["gnn-encoder", "dual-encoder"]
 INDEX = "index"  # name of the index in a recipe's directory
 DEPTH = 1000  # depth to which a passage's rank in the other ranking is looked up
+_TRIES = 5  # openings of an index that another process replaces meanwhile
 _FEW, _BLOCK = 64, 1024  # questions encoded without a progress bar; questions encoded at a time
 
 
@@ -100,9 +101,10 @@ class Retriever(OpenedIndex):
             ArtifactError: There is no index, or its encoder has other weights now.
             GnnRetrievalError: Its encoder cannot be opened.
         """
-        index = open_index(index_in(path), engine=engine, device=device)
+        place = index_in(path)
+        index = _open_whole(place, engine, device)
         opened = cls(index, encoder=encoder, endpoint=endpoint, ranking=ranking, device=device)
-        opened._older = older
+        opened.place, opened._older = place, older
         _ = opened.encoder
         return opened
 
@@ -341,6 +343,21 @@ class Retriever(OpenedIndex):
     def _hits(self, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> list[list[Hit]]:
         """Hits of each question from rows and scores ``(q, k)``."""
         return [hits_of(self.index.texts, *ranking) for ranking in zip(rows, scores, strict=True)]
+
+
+def _open_whole(place: Path, engine: EngineName, device: str) -> Index:
+    """The index with all its files open, of one version, even if another replaces it meanwhile."""
+    for _ in range(_TRIES):
+        index = open_index(place, engine=engine, device=device)
+        try:
+            index.keep_open()
+        except (GnnRetrievalError, OSError):
+            if open_index(place).hash == index.hash:
+                raise
+        else:
+            if open_index(place).hash == index.hash:
+                return index
+    raise ArtifactError(f"{place}: it was replaced {_TRIES} times while it was opened. Try again.")
 
 
 def index_in(path: str | Path) -> Path:

@@ -76,7 +76,7 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
         return {"num_passages": len(vectors) - len(current.removed), **_figures(directory, current)}
 
     inputs = {source.meta["kind"]: source.hash}
-    artifact = update_artifact(out, KIND, change=inputs, inputs=inputs, write=write)
+    artifact = update_artifact(current, KIND, change=inputs, inputs=inputs, write=write)
     return Index(artifact.path, artifact.meta)
 
 
@@ -122,7 +122,7 @@ def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
         return {"num_passages": current.meta["num_passages"] - len(rows), **_figures(directory, current)}
 
     change = {"removed": sha256_of_json(rows.tolist()), "passages": len(rows)}
-    artifact = update_artifact(out, KIND, change=change, write=write)
+    artifact = update_artifact(current, KIND, change=change, write=write)
     return Index(artifact.path, artifact.meta)
 
 

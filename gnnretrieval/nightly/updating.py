@@ -186,13 +186,16 @@ class _Night:
         last = next((line for line in reversed(run.ledger()) if line["action"] in ("update", END_OF_ROLLBACK)), None)
         if last is not None and last.get("state") == state and not forgets and not self.from_scratch:
             reasons = ["There is no new event, no other passage and no other setting since the last update."]
-            return self._report("nothing", tonight, before, reasons=[*reasons, *self._held_by()])
+            return self._tidy(self._report("nothing", tonight, before, reasons=[*reasons, *self._held_by()]))
         served = None if before is None else Version.open(run.place(before))
         if served is not None:
             self._require_same_encoder(served)
-        report = self._with_events(tonight, served, forgets)
-        run.clear()
-        return report.model_copy(update={"deleted": run.prune(self.recipe.update.versions)})
+        return self._tidy(self._with_events(tonight, served, forgets))
+
+    def _tidy(self, report: UpdateReport) -> UpdateReport:
+        """The report, after unfinished and old versions were deleted; a killed update may have left some."""
+        self.run.clear()
+        return report.model_copy(update={"deleted": self.run.prune(self.recipe.update.versions)})
 
     def _with_events(self, tonight: _Tonight, served: Version | None, forgets: bool) -> UpdateReport:
         maker, run = self.maker, self.run

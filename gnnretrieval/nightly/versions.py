@@ -181,6 +181,7 @@ class Versions:
 
     def _recover(self) -> None:
         """Finish a promotion and deletions that were interrupted."""
+        self.store.finish_forgetting()
         numbers = self.numbers()
         signed = {line.get("version") for line in self.ledger()}
         if numbers and numbers[-1] not in signed:  # put among the versions, and about to be promoted

@@ -7,14 +7,16 @@ import logging
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.serve.lookups import Lookups
 from gnnretrieval.serve.worker import Busy, Worker
+from gnnretrieval.storage.artifacts import signature
+from gnnretrieval.storage.places import META
 
 _log = logging.getLogger(__name__)
 _TRIES, _PAUSE = 3, 0.3  # a directory is gone for a moment while it is replaced
@@ -136,19 +138,22 @@ class CurrentVersion:
 
         A failed reload is tried again after 30 seconds.
         """
-        meta = self.current.retriever.index.path / "meta.json"
-        seen, gone = _signature(meta), 0
+        meta, gone = self.current.retriever.place / META, 0
+        seen = signature(meta)
+        if not self.current.retriever.is_newest():
+            seen = None
         while True:
             await asyncio.sleep(seconds)
-            now = _signature(meta)
+            now = signature(meta)
             gone = gone + 1 if now is None else 0
             if gone == 1:  # perhaps only for a moment, while it is replaced
                 continue
             last = self.last
             is_due = last is not None and last.failed and (datetime.now(UTC) - last.when).total_seconds() >= _RETRY
             if now != seen or is_due:
-                seen = now
-                await self.reload()
+                with suppress(Busy):  # the reloads that wait may be of an older version
+                    await self.reload()
+                    seen = now
 
     def close(self, seconds: float | None = None) -> None:
         """End the thread that loads; see :meth:`gnnretrieval.serve.worker.Worker.close`."""
@@ -180,11 +185,3 @@ def open_version(open_: Callable[[], Retriever], in_memory: int, *, is_patient: 
                 raise
         time.sleep(_PAUSE)
     raise GnnRetrievalError(f"{opened.index.path}: it changes while it is opened. Try again when it does not.")
-
-
-def _signature(meta: Path) -> tuple[int, int, int] | None:
-    try:
-        status = meta.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size

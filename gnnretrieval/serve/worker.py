@@ -23,6 +23,7 @@ class _Waiting(NamedTuple):
     kind: Hashable
     item: Any
     future: Future[Any]
+    until: float  # time.monotonic() at which it is given up
 
 
 class Worker:
@@ -71,7 +72,7 @@ class Worker:
             Busy: Too many items wait, or the worker is closed.
             TimedOut: The answer took longer than ``timeout``.
         """
-        waiting = _Waiting(kind, item, Future())
+        waiting = _Waiting(kind, item, Future(), time.monotonic() + self._timeout)
         with self._changed:
             if self._closed or len(self._queue) >= self._max_waiting:
                 raise Busy
@@ -128,7 +129,10 @@ class Worker:
                 together[0].future.set_exception(error)
                 return
             for waiting in together:  # one bad item must not fail the others
-                self._settle(kind, [waiting])
+                if time.monotonic() < waiting.until:
+                    self._settle(kind, [waiting])
+                else:  # nobody waits for it any more
+                    waiting.future.set_exception(error)
             return
         for waiting, answer in zip(together, answers, strict=True):
             waiting.future.set_result(answer)

@@ -18,6 +18,7 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.pages.quantities import in_bytes
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.artifacts import whole_file
+from gnnretrieval.storage.meta import is_inside
 from gnnretrieval.storage.provenance import sha256_of_json
 
 
@@ -87,6 +88,8 @@ class ObjectStore:
         if listing is None:
             raise GnnRetrievalError(f"{self.url}/{group}: no whole group of files is there. Run the command again.")
         for name, size in listing.items():
+            if not is_inside(name):
+                raise GnnRetrievalError(f"{self.url}/{group}.json: damaged; it names the file {name!r}. Delete it.")
             with whole_file(root / name, shared=True) as partial:
                 with _errors_of(self.url):
                     self._files.get_file(self._place(f"{group}/{name}"), str(partial))

@@ -23,6 +23,7 @@ from gnnretrieval.storage.meta import read_meta
 from gnnretrieval.storage.places import META, find, partial_path
 
 _FORMAT_VERSIONS = {"graph": 2}  # kinds whose files have changed since version 1
+_TRIES = 5  # openings of an artifact that another process replaces meanwhile
 
 
 def version_of(kind: str) -> int:
@@ -107,7 +108,9 @@ def copy_file(source: Path, target: Path) -> None:
 
 
 def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *, any_version: bool = False) -> Artifact:
-    """Open the artifact at ``path``.
+    """Open the artifact at ``path``, again if another process replaces it meanwhile.
+
+    Symbolic links are resolved, so that what is opened later is of the same version.
 
     Args:
         path: Its directory.
@@ -118,7 +121,33 @@ def open_artifact(path: str | Path, kind: str, records: tuple[str, ...] = (), *,
     Raises:
         ArtifactError: There is no artifact, or it is half made, of another kind, damaged, or of another format version.
     """
-    path = find(Path(path), kind)
+    place = find(Path(path), kind)
+    if (resolved := place.resolve()) != Path(os.path.normpath(place.absolute())):
+        place = resolved
+    for _ in range(_TRIES):
+        before = signature(place / META)
+        try:
+            artifact = _open_at(place, kind, records, any_version)
+        except (ArtifactError, FileNotFoundError):
+            if signature(place / META) == before:
+                raise
+        else:
+            if signature(place / META) == before:
+                return artifact
+    raise ArtifactError(f"{place}: it was replaced {_TRIES} times while it was opened. Try again.")
+
+
+def signature(file: Path) -> tuple[int, int, int] | None:
+    """What changes when a file is replaced: inode, time in ns and size; None: there is no file."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _open_at(path: Path, kind: str, records: tuple[str, ...], any_version: bool) -> Artifact:
+    """As :func:`open_artifact`, once."""
     meta_path = path / META
     if not meta_path.is_file():
         if partial_path(path).exists():

@@ -89,6 +89,7 @@ def make_artifact(
     write: Callable[[Path], Mapping[str, Any] | None],
     seed: int | None = None,
     overwrite: bool = False,
+    stale: Callable[[Artifact], str | None] | None = None,
 ) -> Artifact:
     """Make the artifact at ``path``, reuse the one there, or resume a half-made one.
 
@@ -103,6 +104,8 @@ def make_artifact(
             :func:`~gnnretrieval.storage.places.scratch`.
         seed: Recorded if randomness is involved.
         overwrite: Replace an artifact of this kind that was made, or half made, from other inputs.
+        stale: Why the artifact there is made again although its inputs and settings are the same; None, or returning
+            None: it is reused.
 
     Raises:
         ArtifactError: ``path`` cannot be a new directory, holds another kind of artifact or files of the user, or is
@@ -117,7 +120,7 @@ def make_artifact(
     print_of_inputs = fingerprint(kind, inputs, config)
     settle(path, kind)
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        made = _already_there(path, kind, inputs, config, print_of_inputs, overwrite)
+        made = _already_there(path, kind, inputs, config, print_of_inputs, overwrite, stale)
         if made is not None:
             return made
     try:
@@ -207,6 +210,7 @@ def _already_there(
     config: Mapping[str, Any],
     print_of_inputs: str,
     overwrite: bool,
+    stale: Callable[[Artifact], str | None] | None,
 ) -> Artifact | None:
     """The artifact at ``path`` if it is the one wanted; None if it may be replaced.
 
@@ -220,9 +224,12 @@ def _already_there(
         raise ArtifactError(f"{path}: it holds other files and is left as it is. Name a new directory.")
     existing = open_artifact(path, kind, any_version=True)  # refuses to touch another kind
     if existing.meta.get("fingerprint") == print_of_inputs:
-        say(f"{path}: already made from these inputs, reused")
-        return existing
-    change = what_changed(path, inputs, config)
+        change = (stale and stale(existing)) or ""
+        if not change:
+            say(f"{path}: already made from these inputs, reused")
+            return existing
+    else:
+        change = what_changed(path, inputs, config)
     if not overwrite:
         raise ArtifactError(f"{path}: {wanted} is there already, and {change}. Pass --overwrite or another path.")
     ours = {META, *existing.meta["files"]}

@@ -60,10 +60,15 @@ class _Meta(BaseModel):
     @classmethod
     def _inside(cls, files: _Dict) -> _Dict:
         for name in files:
-            path = PurePosixPath(name)
-            if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name:
+            if not is_inside(name):
                 raise ValueError(f"its file {name!r} lies outside of the artifact")
         return files
+
+
+def is_inside(name: str) -> bool:
+    """Whether a recorded file name stays inside of its directory."""
+    path = PurePosixPath(name)
+    return not (path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name)
 
 
 def read_meta(path: Path) -> dict[str, Any]:

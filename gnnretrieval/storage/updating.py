@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.progress import say
 from gnnretrieval.storage.array_checks import require_rows
 from gnnretrieval.storage.arrays import damaged, load_array, save_array
@@ -26,17 +26,17 @@ from gnnretrieval.storage.places import CLAIM, discard, partial_path, put_in_pla
 
 
 def update_artifact(
-    path: str | Path,
+    current: Artifact,
     kind: str,
     *,
     change: Mapping[str, Any],
     write: Callable[[Path], Mapping[str, Any]],
     inputs: Mapping[str, str] | None = None,
 ) -> Artifact:
-    """Change the artifact at ``path`` in one step; does nothing if its last update was this ``change``.
+    """Change an artifact in one step; does nothing if its last update was this ``change``.
 
     Args:
-        path: The artifact.
+        current: The artifact as it was read, which the change is made from.
         kind: The kind that it must have.
         change: What identifies the change (content hashes, settings; JSON values).
         write: Called with a directory that holds links to the artifact's files. It replaces the files that change (by
@@ -46,11 +46,9 @@ def update_artifact(
             the settings, so that the artifact no longer counts as made from its inputs.
 
     Raises:
-        ArtifactError: There is no artifact of this kind, or another process is writing it.
+        ArtifactError: Another process is writing it, or has changed it since it was read.
     """
-    path = Path(path).resolve()
-    if not path.parent.is_dir():
-        open_artifact(path, kind)  # raises, because there is none
+    path = current.path.resolve()
     with locked(path, kind) as require_lock:
         recover(path)
         artifact = open_artifact(path, kind)
@@ -58,6 +56,8 @@ def update_artifact(
         if updates and updates[-1]["change"] == change:
             say(f"{path}: this was added before, nothing to do")
             return artifact
+        if artifact.hash != current.hash:
+            raise ArtifactError(f"{path}: another process changed it meanwhile. Run the command again.")
         partial = _linked_beside(artifact, fingerprint(kind, {"before": artifact.hash}, change))
         try:
             entries = dict(write(partial))

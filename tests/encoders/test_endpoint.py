@@ -29,6 +29,7 @@ def unit(vectors):
 @pytest.fixture(autouse=True)
 def few_retries(monkeypatch):
     monkeypatch.setattr(module, "_RETRIES", 2)
+    monkeypatch.setattr(module, "_FEW_WAITS", (0.01, 0.01))
 
 
 def test_vectors_come_in_the_order_of_the_texts_from_several_requests():
@@ -62,14 +63,38 @@ def test_a_rate_limit_is_waited_out():
             return 429, {"retry-after-ms": "10"}, b'{"error": {"message": "slow down"}}'
         return embeddings(request)
 
-    with scripted_server(answer) as (address, seen):
+    for side in ("query", "passage"):
+        refused.clear()
+        with scripted_server(answer) as (address, seen):
+            EndpointEncoder(settings_for(address)).encode(["a"], side)
+        assert len(seen) == 3
+
+
+@pytest.mark.parametrize("asked", ["30", "Wed, 21 Oct 2026 07:28:00 GMT"])
+def test_a_question_does_not_wait_as_long_as_a_busy_endpoint_asks(asked):
+    refusal = 429, {"retry-after": asked}, b'{"error": {"message": "slow down"}}'
+    begun = time.monotonic()
+    with (
+        scripted_server(lambda request, headers: refusal) as (address, seen),
+        pytest.raises(EndpointError, match="429 slow down"),
+    ):
         EndpointEncoder(settings_for(address)).encode(["a"], "query")
-    assert len(seen) == 3
+    assert len(seen) == 1
+    assert time.monotonic() - begun < 10
+
+
+def test_another_width_than_before_is_an_error_of_the_endpoint():
+    width = [8]
+    with scripted_server(lambda request, headers: embeddings({**request, "dimensions": width[0]})) as (address, _):
+        encoder = EndpointEncoder(settings_for(address))
+        encoder.encode(["a"], "query")
+        width[0] = 4
+        with pytest.raises(EndpointError, match="vectors of 8 numbers before, and of 4 now"):
+            encoder.encode(["a"], "query")
 
 
 def test_a_question_is_given_up_soon_and_passages_are_waited_for(monkeypatch):
     monkeypatch.setattr(module, "_FEW_TIMEOUT", 0.1)
-    monkeypatch.setattr(module, "_FEW_RETRIES", 0)
 
     def answer(request, headers):
         time.sleep(0.4)

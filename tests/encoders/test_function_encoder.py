@@ -57,6 +57,42 @@ def test_another_function_of_that_name_is_noticed(made, dual):
         Retriever.open(made, encoder=named)
 
 
+def numbers_of(seed, fails=False):
+    """An encoder "numbers": vectors drawn by a seed and the text."""
+
+    def encode(texts):
+        if fails and "text 1500" in texts:
+            raise RuntimeError("out of memory")
+        return np.stack([np.random.default_rng([seed, *text.encode()]).normal(size=8) for text in texts])
+
+    return FunctionEncoder(encode, name="numbers")
+
+
+def test_half_made_features_are_not_finished_by_another_model(tmp_path):
+    passages = {f"p{row}": f"text {row}" for row in range(2000)}
+    dataset = Dataset.from_records(passages, {"q": "question"}, {"q": "p0"}, tmp_path / "data")
+    with pytest.raises(RuntimeError, match="out of memory"):
+        encode_dataset(dataset, numbers_of(1, fails=True), tmp_path / "features")
+    with pytest.raises(ArtifactError, match="half made by another model than function:numbers has now"):
+        encode_dataset(dataset, numbers_of(2), tmp_path / "features")
+    made = encode_dataset(dataset, numbers_of(2), tmp_path / "features", overwrite=True)
+    anew = encode_dataset(dataset, numbers_of(2), tmp_path / "anew")
+    np.testing.assert_array_equal(made.passages, anew.passages)
+    assert encode_dataset(dataset, numbers_of(3), tmp_path / "features").hash == made.hash  # it is not asked
+    before = np.array(made.passages)
+    again = encode_dataset(dataset, numbers_of(2), tmp_path / "features", overwrite=True)
+    assert again.meta["made"] == made.meta["made"]
+    third = encode_dataset(dataset, numbers_of(3), tmp_path / "features", overwrite=True)
+    assert not np.array_equal(third.passages, before)
+
+
+def test_numbers_that_float16_does_not_have_are_refused(tmp_path):
+    dataset = Dataset.from_records({"p": "text"}, {"q": "question"}, {"q": "p"}, tmp_path / "data")
+    large = FunctionEncoder(lambda texts: np.full((len(texts), 4), 70_000.0), name="large", similarity="dot")
+    with pytest.raises(ArtifactError, match="numbers up to 70,000, and they are stored in float16"):
+        encode_dataset(dataset, large, tmp_path / "features")
+
+
 def test_vectors_that_differ_by_rounding_are_the_same_encoder_s(made, dual):
     rounded = FunctionEncoder(
         lambda texts: dual.encode(texts, "passage").astype(np.float16),

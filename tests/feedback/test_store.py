@@ -7,6 +7,7 @@ import pytest
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.feedback.events import EventLog
 from gnnretrieval.feedback.store import EventStore
+from tests.killed_runs import Killed
 
 
 @pytest.fixture
@@ -67,6 +68,18 @@ def test_what_is_forgotten_is_not_added_again_by_a_log_that_still_has_it(store, 
     assert (again.forgotten, again.known, again.added) == (2, 1, 0)
     assert store.forget(["nobody"], []) == 0
     assert store.epoch == 1
+
+
+def test_what_a_killed_forget_left_is_deleted_by_whoever_holds_the_store_next(store, tmp_path, monkeypatch):
+    store.add([log(tmp_path / "a.jsonl", (1, "s", "x"), (2, "t", "y"), (3, "u", "z"))])
+    with monkeypatch.context() as patch:
+        patch.setattr(EventStore, "_keep", lambda self, is_kept: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            store.forget(["s"], ["Z"])
+    assert len(stored(store)) == 3
+    store.finish_forgetting()
+    assert (store.epoch, stored(store)) == (1, [(2, "y")])
+    assert "pending" not in (store.path / "forgotten.json").read_text()
 
 
 def test_a_dry_run_and_a_damaged_line(store, tmp_path):

@@ -75,4 +75,6 @@ def test_dwell_times_belong_to_passages_by_name_or_in_the_order_of_the_clicks():
     assert by_passage(None, ["a"]) == {}
     with pytest.raises(BadValue, match="3 values for 2"):
         by_passage([1, 2, 3], ["a", "b"])
-    assert (seconds_of("1500", True), seconds_of(2, False)) == (1.5, 2.0)
+    assert (seconds_of("1500", True), seconds_of(2, False), seconds_of(0.00001, False)) == (1.5, 2.0, 1e-5)
+    with pytest.raises(BadValue, match="found dwell time '1e', wanted a number of seconds"):
+        seconds_of("1e", False)

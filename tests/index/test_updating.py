@@ -125,7 +125,7 @@ def changed_features(features, rows, count):
         record_changes(directory, features, np.concatenate([rows, np.arange(600, count)]))
         return {"num_passages": count}
 
-    update_artifact(features.path, "features", change={"rows": rows.tolist(), "count": count}, write=write)
+    update_artifact(features, "features", change={"rows": rows.tolist(), "count": count}, write=write)
     return open_features(features.path)
 
 

@@ -136,6 +136,26 @@ def test_versions_are_pruned_and_the_promoted_one_stays(search):
     assert served(search.run).num_passages == 41
 
 
+def test_what_a_killed_update_did_not_delete_is_deleted_when_nothing_is_new(search, monkeypatch):
+    forget_events(search.run.path, questions=[json.loads(search.log[0])["query"]])
+    with monkeypatch.context() as patch:
+        patch.setattr(Versions, "prune", lambda run, keep: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            search.update()
+    assert search.run.is_forgotten(1)
+    report = search.update()
+    assert (report.outcome, report.deleted) == ("nothing", [1, 2])
+    assert not any(search.run.is_forgotten(number) for number in search.run.numbers())
+
+
+def test_a_retriever_stays_at_its_version_when_another_is_promoted(search):
+    retriever, before = Retriever.open(search.run.path), served(search.run)
+    search.set_passages(p00="", p01="", p02="")
+    assert search.update().version == 3
+    for system in ("dual-encoder", "gnn-encoder"):
+        assert retriever.search("zu zu", 5, system) == before.search("zu zu", 5, system)
+
+
 def test_rollback_is_one_step_and_is_signed(search):
     assert roll_back(search.run.path) == 1
     assert search.run.promoted == 1

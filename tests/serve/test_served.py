@@ -18,7 +18,8 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.index.faiss_index import open_index
 from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.serve import ServeSettings, create_app
-from gnnretrieval.serve.served import open_version
+from gnnretrieval.serve.served import CurrentVersion, open_version
+from gnnretrieval.serve.worker import Busy
 
 TOKEN = "0123456789abcdef"
 BEARER = {"authorization": f"Bearer {TOKEN}"}
@@ -174,6 +175,40 @@ def test_who_watches_reloads_by_itself(run, question):
             assert time.monotonic() < end
             time.sleep(0.02)
         assert all_answers(client, question)[0]["version"] == version
+
+
+def test_who_watches_sees_what_was_promoted_while_it_started(run, question):
+    def load(before):
+        return opened(run, older=before.retriever, is_patient=True)
+
+    first = opened(run)
+    best = first.search(question, 1)[0].id
+    remove_passages(run / "index", [best])
+    settings = ServeSettings(token=TOKEN, watch=0.05)
+    with TestClient(create_app(first, settings, load=load), headers=BEARER) as client:
+        version, end = open_index(run / "index").hash[:12], time.monotonic() + 20
+        while client.get("/health").json()["version"] != version:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+
+def test_who_watches_goes_on_when_too_many_reloads_wait(run, question, monkeypatch):
+    real, refused = CurrentVersion.reload, []
+
+    async def reload(current):
+        if len(refused) < 2:
+            refused.append(1)
+            raise Busy
+        return await real(current)
+
+    monkeypatch.setattr(CurrentVersion, "reload", reload)
+    with client_of(run, watch=0.05) as client:
+        remove_passages(run / "index", [all_answers(client, question)[0]["hits"][0]["id"]])
+        version, end = open_index(run / "index").hash[:12], time.monotonic() + 20
+        while client.get("/health").json()["version"] != version:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+    assert len(refused) == 2
 
 
 def test_requests_during_reloads_are_each_of_one_version(run, question):

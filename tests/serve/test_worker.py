@@ -1,5 +1,6 @@
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -87,6 +88,24 @@ def test_an_item_that_fails_fails_alone():
     assert (one, two, three) == ("one", "two", "three")
     assert isinstance(bad, ValueError)
     patient.close()
+
+
+def test_when_a_batch_fails_late_nothing_is_asked_again_for_those_who_have_left():
+    asked = []
+
+    def answer(kind, items):
+        asked.append(list(items))
+        time.sleep(0.2)
+        raise ValueError("the endpoint is down")
+
+    busy = worker(answer, wait=0.05, timeout=0.1)
+
+    async def ask():
+        return await asyncio.gather(*(busy.ask("a", number) for number in range(3)), return_exceptions=True)
+
+    assert [type(error) for error in asyncio.run(ask())] == [TimedOut] * 3
+    busy.close()
+    assert asked == [[0, 1, 2]]
 
 
 def test_more_than_may_wait_is_refused_at_once():

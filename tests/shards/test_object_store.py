@@ -51,6 +51,18 @@ def test_a_file_that_was_cut_is_refused(tmp_path, url):
     assert not (tmp_path / "copy" / "file").exists()
 
 
+@pytest.mark.parametrize("name", ["../evil", "/evil", "inner/../../evil"])
+def test_a_listing_that_names_a_file_outside_is_refused(tmp_path, url, name):
+    store, file = ObjectStore(url), tmp_path / "file"
+    file.write_bytes(b"12345")
+    store.put("shards/a", tmp_path, [file])
+    (tmp_path / "store" / "evil").write_bytes(b"12345")
+    (tmp_path / "store" / "shards" / "a.json").write_text(json.dumps({name: 5}))
+    with pytest.raises(GnnRetrievalError, match="damaged; it names the file"):
+        store.get("shards/a", tmp_path / "copy" / "inner")
+    assert not (tmp_path / "copy").exists()
+
+
 def test_an_input_is_sent_once_and_copied_once_unless_it_changes(tmp_path, url, capsys):
     store, file = ObjectStore(url), tmp_path / "input.npy"
     file.write_bytes(b"one")

@@ -59,7 +59,7 @@ def update(path: Path) -> None:
         record_changes(directory, artifact, np.array([3]))
         return {"count": 3}
 
-    update_artifact(path, "numbers", change={"to": 3}, write=write)
+    update_artifact(artifact, "numbers", change={"to": 3}, write=write)
 
 
 def write_file(path: Path) -> None:

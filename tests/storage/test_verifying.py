@@ -129,7 +129,9 @@ def test_after_updates_it_is_as_it_was_made(tmp_path):
             return {}
 
         inputs = {"a": "2"} if number else None
-        update_artifact(path, "numbers", change={"number": number}, inputs=inputs, write=write)
+        update_artifact(
+            open_artifact(path, "numbers"), "numbers", change={"number": number}, inputs=inputs, write=write
+        )
         assert verify([path]).damaged == []
 
 

@@ -94,7 +94,7 @@ def add_to_graph(
         say(f"{growth.changed_passages:,} of {figures['num_passages']:,} passages need new embeddings")
         return figures
 
-    artifact: Artifact = update_artifact(path, KIND, change=additions.identity, write=write)
+    artifact: Artifact = update_artifact(store, KIND, change=additions.identity, write=write)
     return open_graph(artifact.path)
 
 

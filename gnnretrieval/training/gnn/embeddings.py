@@ -201,7 +201,7 @@ def update_embeddings(
         return {"num_passages": store.num_passages}
 
     graph = {"graph": store.hash}
-    artifact = update_artifact(out, KIND, change=graph, inputs=graph, write=write)
+    artifact = update_artifact(current, KIND, change=graph, inputs=graph, write=write)
     return Embeddings(artifact.path, artifact.meta)
 
 
