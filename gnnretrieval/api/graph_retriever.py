@@ -14,11 +14,11 @@ from gnnretrieval.data.from_objects import qrels_of, queries_of
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.encoders.function_encoder import Encode, FunctionEncoder
+from gnnretrieval.encoders.function_encoder import Encode, as_encoder
 from gnnretrieval.encoders.opening import open_encoder
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.text_encoder import TextEncoder
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.evaluation import Comparison, compare
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
@@ -98,7 +98,7 @@ class GraphRetriever(Retriever):
         place = Path(workspace.name if workspace is not None else str(out))
         how: dict[str, Any] = {"overwrite": overwrite}
         dataset = Dataset.from_records(passages, queries, qrels, place / "dataset", dev=dev, test=test, **how)
-        encoder = _encoder(encode, similarity)
+        encoder = as_encoder(encode, similarity)
         if vectors is not None:
             features = Features.from_vectors(dataset, *vectors, place / "features", similarity=similarity, **how)
         else:
@@ -138,13 +138,18 @@ class GraphRetriever(Retriever):
             baselines: Also rank by the baselines. This takes about as long as training.
 
         Raises:
-            InputError: there is no such split, questions are given without judgements, or a measure is unknown.
+            InputError: there is no such split, questions are given without judgements, a judgement is of an unknown
+                passage, or a measure is unknown.
         """
         if (queries is None) != (qrels is None):
             raise InputError("questions and their judgements go together: give queries and qrels, or neither.")
         dataset, against = self.graph.dataset(), "dual-encoder"
         if queries is not None:
             asked, judged, name = queries_of(queries), qrels_of(qrels), "given questions"
+            known = set(dataset.passage_ids)
+            unknown = next((id_ for labels in judged.values() for id_ in labels if id_ not in known), None)
+            if unknown is not None:
+                raise InputError(f"judgements: there is no passage {unknown!r}.{nearest(unknown, known)}")
         else:
             asked, judged, name = dataset.queries_of(split), dataset.split(split), split
         runs = self._runs(dataset, {query.id: query.text for query in asked})
@@ -164,16 +169,3 @@ class GraphRetriever(Retriever):
             "dual-encoder": dual.run(asked, _DEPTH, vectors=vectors),
             self.system: self.run(asked, _DEPTH, vectors=vectors),
         }
-
-
-def _encoder(
-    encode: str | EncoderSettings | TextEncoder | Encode | None, similarity: Literal["cosine", "dot"]
-) -> str | EncoderSettings | TextEncoder | None:
-    """Wrap a function as an encoder; return anything else unchanged."""
-    if encode is None or isinstance(encode, str | EncoderSettings) or hasattr(encode, "fingerprint"):
-        return encode  # type: ignore[return-value]
-    if not callable(encode):
-        raise InputError(f"encode is {encode!r}: give a checkpoint's name, settings, an encoder or a function.")
-    return FunctionEncoder(
-        encode, name=getattr(encode, "__qualname__", "encode").replace("<lambda>", "lambda"), similarity=similarity
-    )

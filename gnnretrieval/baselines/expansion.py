@@ -65,14 +65,18 @@ class Expanded(NamedTuple):
             for start in range(0, len(rows), _AT_ONCE):
                 vectors.append(encoder.encode(expanded[start : start + _AT_ONCE], "passage"))
                 meter.advance(len(vectors[-1]))
-        return cls(torch.tensor(rows, dtype=torch.int64), torch.from_numpy(np.concatenate(vectors)))
+        expanded_vectors = store.similarity.prepare_array(np.concatenate(vectors))
+        if not store.similarity.normalize:  # as message_graph divides the passages
+            whole = np.linalg.norm(np.asarray(store.passage_features, dtype=np.float32), axis=1)
+            expanded_vectors = expanded_vectors / max(float(whole.mean()), 1e-12)
+        return cls(torch.tensor(rows, dtype=torch.int64), torch.from_numpy(expanded_vectors))
 
     def mixed(self, graph: MessageGraph, weight: float) -> MessageGraph:
         """The graph with ``unit((1 - w) h_p + w h_expanded)`` as features of these passages."""
         if not weight:
             return graph
         passages = graph.passages.clone()
-        mixed = torch.lerp(passages[self.rows], graph.prepare(self.vectors), weight)
+        mixed = torch.lerp(passages[self.rows], self.vectors, weight)
         passages[self.rows] = graph.prepare(mixed)
         return graph._replace(passages=passages)
 

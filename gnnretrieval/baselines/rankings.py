@@ -52,7 +52,7 @@ class Baselines(Artifact):
     def runs(self, dev: bool = False) -> dict[str, Run]:
         """Run by baseline, on the reported split or on dev."""
         folder = self.path / DEV if dev else self.path
-        return {name: read_run(folder / f"{name}.run") for name in self.names}
+        return {name: read_run(folder / f"{name}.run", may_be_empty=True) for name in self.names}
 
     def lines(self) -> list[str]:
         """The chosen setting of each baseline as text, one line each."""
@@ -184,7 +184,7 @@ class _Ranker:
         for split, queries in queries_by_split.items():
             folder = self.directory / DEV if split == DEV else self.directory
             folder.mkdir(exist_ok=True)
-            write_run(folder / f"{name}.run", run_of(queries), name)
+            write_run(folder / f"{name}.run", run_of(queries), name, may_be_empty=True)  # by words, perhaps
 
 
 def _rank_dense(

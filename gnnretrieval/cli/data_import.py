@@ -53,7 +53,7 @@ def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_u
     Example: gnnretrieval data import collection.tsv queries.train.tsv qrels.train.tsv --out msmarco
     Example: gnnretrieval data import psgs_w100.tsv biencoder-nq-train.json.gz dpr-qa@test=nq-test.qa.csv --out nq
     Example: gnnretrieval data import ir-datasets=beir/scifact/train ir-datasets=beir/scifact/test --out scifact
-    Example: gnnretrieval data import docs.csv --column text=body questions.csv qrels@train=clicks.csv --out mine
+    Example: gnnretrieval data import docs.csv --column passages.text=prose asked.csv qrels@train=clicks.csv --out mine
     """
     from gnnretrieval.data.importing import import_dataset
     from gnnretrieval.data.sources import source_of

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SECTIONS = {
     "Cleaning": ("most_per_minute", "most_per_day", "min_dwell"),
-    "Judgements": ("prior_strength", "confidence", "level", "of_best", "negative_level"),
+    "Judgements": ("prior_strength", "confidence", "level", "of_background", "of_best", "negative_level"),
 }
 
 

@@ -32,6 +32,9 @@ def _columns(context: click.Context, parameter: click.Parameter, values: tuple[s
     for field, sign, name in pairs:
         if not field or not sign or not name:
             raise click.BadParameter(f"{field!r}: write FIELD=NAME, such as text=body.")
+    fields = [field for field, _, _ in pairs]
+    if twice := next((field for field in fields if fields.count(field) > 1), None):
+        raise click.BadParameter(f"{twice!r} is given twice: give each field one name.")
     return {field: name for field, _, name in pairs}
 
 

@@ -44,7 +44,8 @@ def import_dataset(
     Args:
         sources: Files, see :func:`~gnnretrieval.data.sources.source_of`; a repeated file is read once.
         out: Where the dataset goes.
-        columns: Column by field, for tables whose columns do not have the usual names.
+        columns: Column by field, for tables whose columns do not have the usual names: ``text`` in every table that
+            has one, ``passages.text`` in those of passages.
         skip_unknown: Leave out judgements and negatives of unknown queries and passages.
         overwrite: Replace a dataset made from other sources.
 
@@ -82,16 +83,21 @@ def import_dataset(
 
 def _require_fields(names: Mapping[str, str]) -> None:
     known = sorted({field for fields in COLUMNS.values() for field in fields})
-    for field in names:
-        if field not in known:
-            raise InputError(f"a table has no field {field!r}: fields are {', '.join(known)}.")
+    for name in names:
+        kind, _, field = name.rpartition(".")
+        if field not in known or (kind and field not in COLUMNS.get(kind, ())):
+            raise InputError(
+                f"a table has no field {name!r}: fields are {', '.join(known)}, of one kind of table with its name "
+                "before them, such as passages.text."
+            )
 
 
 def _reader(source: Source, names: Mapping[str, str]) -> Reader:
     reader = ALL_FORMATS[source.format].read
     if not isinstance(reader, Table) or not names:
         return reader
-    return Table(reader.kind, {field: name for field, name in names.items() if field in COLUMNS[reader.kind]})
+    own = {field: names.get(f"{reader.kind}.{field}", names.get(field)) for field in COLUMNS[reader.kind]}
+    return Table(reader.kind, {field: name for field, name in own.items() if name is not None})
 
 
 def _wrong(message: str, entry: FileRecord, source: Source) -> InputError:

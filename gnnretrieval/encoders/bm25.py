@@ -1,9 +1,15 @@
-"""BM25 with an English stemmer and stop words: the lexical baseline and an edge feature."""
+"""BM25 with an English stemmer and stop words: the lexical baseline and an edge feature.
+
+Other languages with spaces between words work without stemming. Chinese, Japanese and Korean are indexed by overlapping
+pairs of characters, as by Lucene's CJKAnalyzer.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +25,8 @@ from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks, release
 from gnnretrieval.storage.provenance import write_json
 
+# Japanese kana, Han characters with their extensions, and Hangul; a single character stays as it is
+_CJK = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]{2,}")
 _VOCABULARY, _PARAMETERS = "vocab.index.json", "params.index.json"
 
 
@@ -207,7 +215,14 @@ def count_words(counts: Counts, *fields: Iterable[str], total: int = 0) -> None:
 
 def _words(texts: Sequence[str], stemmer: Any) -> Any:
     """bm25s' tokens: ``ids``, the term numbers of each text, and ``vocab``, the number of each term."""
-    return bm25s.tokenize(list(texts), stopwords="en", stemmer=stemmer, show_progress=False)
+    spaced = [text if text.isascii() else _CJK.sub(_pairs, text) for text in texts]
+    return bm25s.tokenize(spaced, stopwords="en", stemmer=stemmer, show_progress=False)
+
+
+def _pairs(run: re.Match[str]) -> str:
+    """A run of characters as its overlapping pairs, with spaces around them."""
+    characters = run.group()
+    return f" {' '.join(map(''.join, pairwise(characters)))} "
 
 
 def _made(directory: str | Path | None) -> Path | None:

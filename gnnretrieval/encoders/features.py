@@ -16,6 +16,7 @@ from gnnretrieval.encoders.canary import canary_of, is_same_canary
 from gnnretrieval.encoders.encoded_texts import TEXTS
 from gnnretrieval.encoders.encoding_shards import FILES, EncodingShards, require_sharded
 from gnnretrieval.encoders.feature_rows import reading_of, require_finite, windows
+from gnnretrieval.encoders.function_encoder import Encode, as_encoder
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
 from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
 from gnnretrieval.encoders.part_arrays import PartArrays
@@ -51,15 +52,16 @@ class Features(PartArrays):
     def encode(
         cls,
         dataset: Dataset,
-        encoder: str | EncoderSettings | TextEncoder,
+        encoder: str | EncoderSettings | TextEncoder | Encode,
         out: str | Path,
         *,
         device: str = "cpu",
         sharding: Sharding | None = None,
         overwrite: bool = False,
     ) -> Features:
-        """As :func:`encode_dataset`; a string as ``encoder`` is a checkpoint's name or path."""
-        settings = EncoderSettings(checkpoint=encoder) if isinstance(encoder, str) else encoder
+        """As :func:`encode_dataset`; ``encoder`` may also be a checkpoint's name or path, or a function."""
+        given = as_encoder(encoder)
+        settings = given if given is not None and not isinstance(given, str) else EncoderSettings(checkpoint=str(given))
         return encode_dataset(dataset, settings, out, device=device, sharding=sharding, overwrite=overwrite)
 
     @classmethod

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import FUNCTION, EncoderSettings
 from gnnretrieval.encoders.similarity import similarity_of
+from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import InputError
 from gnnretrieval.storage.provenance import sha256_of_json
 
@@ -103,3 +104,37 @@ class FunctionEncoder:
             raise InputError(f"{self!r} gave a vector of zeros, which has no cosine.")
         self._dimension = int(vectors.shape[1])
         return vectors
+
+
+def as_encoder(
+    encode: str | EncoderSettings | TextEncoder | Encode | None, similarity: Literal["cosine", "dot"] = "cosine"
+) -> str | EncoderSettings | TextEncoder | None:
+    """Wrap a function as an encoder; return anything else unchanged.
+
+    Raises:
+        InputError: It is none of these.
+    """
+    if encode is None or isinstance(encode, str | EncoderSettings) or hasattr(encode, "fingerprint"):
+        return encode  # type: ignore[return-value]
+    if not callable(encode):
+        raise InputError(f"encode is {encode!r}: give a checkpoint's name, settings, an encoder or a function.")
+    return FunctionEncoder(
+        encode, name=getattr(encode, "__qualname__", "encode").replace("<lambda>", "lambda"), similarity=similarity
+    )
+
+
+def as_recorded(encode: TextEncoder | Encode, settings: EncoderSettings) -> TextEncoder:
+    """Wrap a function as the encoder that an artifact's ``settings`` name; return an encoder unchanged.
+
+    Raises:
+        InputError: The artifact was not encoded by a function, or this is none.
+    """
+    if hasattr(encode, "fingerprint"):
+        return encode  # type: ignore[return-value]
+    if not callable(encode) or not settings.checkpoint.startswith(FUNCTION):
+        raise InputError(
+            f"encoder is {encode!r}, and the vectors are by {settings.checkpoint}: give its encoder, or nothing."
+        )
+    name, similarity = settings.checkpoint.removeprefix(FUNCTION), settings.similarity
+    kind: Literal["cosine", "dot"] = "dot" if similarity == "dot" else "cosine"
+    return FunctionEncoder(encode, name=name, similarity=kind, scale=settings.scale)

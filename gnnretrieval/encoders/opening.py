@@ -8,6 +8,7 @@ from typing import Any
 
 from gnnretrieval.encoders.canary import require_same_canary
 from gnnretrieval.encoders.checkpoint import find_checkpoint
+from gnnretrieval.encoders.function_encoder import Encode, as_recorded
 from gnnretrieval.encoders.settings import ENDPOINT, FUNCTION, EncoderSettings
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
@@ -38,7 +39,7 @@ def encoder_of(
     path: Path,
     device: str = "cpu",
     *,
-    given: TextEncoder | None = None,
+    given: TextEncoder | Encode | None = None,
     endpoint: str | None = None,
 ) -> TextEncoder:
     """The encoder that made an artifact's vectors, checked to be unchanged.
@@ -47,7 +48,7 @@ def encoder_of(
         meta: The artifact's ``meta.json``.
         path: The artifact.
         device: Device of a checkpoint's weights.
-        given: The open encoder; None: it is opened by the settings in ``meta``.
+        given: The open encoder, or the function that made the vectors; None: it is opened by the settings in ``meta``.
         endpoint: Address of the endpoint, if it has moved or is not allowed by default (see
             :func:`gnnretrieval.encoders.endpoint.allowed`).
 
@@ -64,7 +65,7 @@ def encoder_of(
             settings = allowed(settings, endpoint)
         encoder = open_encoder(settings, device)
     else:
-        encoder = given
+        encoder = as_recorded(given, settings)
     if encoder.fingerprint != meta["checkpoint_hash"]:
         now = encoder.settings.checkpoint
         what = "which has other weights now" if was == now else f"and this is {now}"

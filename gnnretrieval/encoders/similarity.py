@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.settings import Settings
 
+COSINE_SCALE = 20.0  # where no scale is given
 _SHORTEST = 1e-12
 
 
@@ -26,6 +27,15 @@ class Similarity(Settings):
 
     normalize: bool
     scale: float
+
+    def scale_of_mean(self, passages: float, queries: float) -> float:
+        """Factor in a softmax over vectors of a dot product that were divided by their mean lengths.
+
+        Without a scale of its own (1), an encoder of short vectors gets at least the cosine's: at a factor of 1, scores
+        of vectors of length 1 would hardly differ.
+        """
+        scale = self.scale * passages * queries
+        return max(scale, COSINE_SCALE) if self.scale == 1.0 else scale
 
     def prepare(self, vectors: Tensor) -> Tensor:
         """Vectors ``(…, d)`` in float32, ready to be compared by dot product and indexed: of length 1 for cosine."""
@@ -56,5 +66,5 @@ def similarity_of(settings: EncoderSettings, *, says_dot: bool) -> Similarity:
         kind = "dot"
     elif kind == "auto":
         kind = "dot" if says_dot and settings.late_interaction is None else "cosine"
-    scale = settings.scale if settings.scale is not None else 20.0 if kind == "cosine" else 1.0
+    scale = settings.scale if settings.scale is not None else COSINE_SCALE if kind == "cosine" else 1.0
     return Similarity(normalize=kind == "cosine", scale=scale)

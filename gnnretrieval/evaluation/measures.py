@@ -30,7 +30,8 @@ def per_query(
 ) -> dict[str, dict[str, float]]:
     """The value of each measure on every judged query.
 
-    As with ``trec_eval -c``, a judged query without results counts zero, and so does one without a relevant passage.
+    As with ``trec_eval -c``, a judged query without results counts zero, and so does one without a relevant passage. A
+    run without any result is one of a system that found nothing.
     Queries of the run that are not judged are ignored. A query with an empty mapping of judgements is not judged,
     unless all measures look at answers.
 
@@ -78,11 +79,10 @@ def as_run(given: Mapping[str, Any]) -> Run:
 def _require_common(judged: Mapping[str, object], run: Mapping[str, object]) -> None:
     if not judged:
         raise InputError("the qrels judge no query: nothing can be measured.")
-    if not any(query_id in judged for query_id in run):
-        theirs = f"such as {next(iter(run))!r}" if run else "of which there are none"
+    if run and not any(query_id in judged for query_id in run):
         raise InputError(
-            f"the run has no query in common with the qrels: its query ids, {theirs}, are not among the"
-            f" {len(judged)} judged ones, such as {next(iter(judged))!r}. Is it a run of this dataset and split?"
+            f"the run has no query in common with the qrels: its query ids, such as {next(iter(run))!r}, are not among"
+            f" the {len(judged)} judged ones, such as {next(iter(judged))!r}. Is it a run of this dataset and split?"
         )
 
 

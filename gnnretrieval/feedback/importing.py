@@ -251,6 +251,8 @@ def _write(
     judged = {name: _without_same_texts(pairs, corpus.keys) for name, pairs in result.judgements.items()}
     labelled = {name: with_relevant(pairs) for name, (pairs, _) in judged.items()}
     if not any(labelled.values()):
+        if not any(shown.clicked for impression in cleaned.impressions for shown in impression.shown):
+            raise NoLabelsError("the logs have no click on a passage: import a log with clicks.")
         raise NoLabelsError(
             "no passage is relevant by these clicks: import a longer time, or lower --level and --of-background. "
             f"Passages that are no answer are clicked at a rate of {result.rates.background:.3f}, others at "
@@ -280,7 +282,7 @@ def _cleaned(
     cleaned = clean(events, corpus.keys, settings, redact=redact, keep_from=keep_from)
     if not cleaned.impressions:
         counts = {name: count for name, count in cleaned.figures.as_json().items() if count}
-        dropped = ", ".join(f"{name} {count:,}" for name, count in counts.items()) or "no event"
+        dropped = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()) or "no event"
         raise NoLabelsError(f"no event of these logs is left ({dropped}): check --passages and --keep-days.")
     return cleaned
 

@@ -242,4 +242,9 @@ def warnings_of(
             )
     if all(split.split != "dev" or not split.relevant for split in splits):
         sentences.append("There is no dev split: settings are chosen by training questions that are held out.")
+    if all(split.split != "test" or not split.relevant for split in splits):
+        sentences.append(
+            "There is no test split, on which `run` reports: no question that is first asked after its start has a "
+            "label. Import a longer time, or let it begin earlier (--test-from)."
+        )
     return sentences

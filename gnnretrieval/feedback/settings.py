@@ -19,7 +19,8 @@ class FeedbackSettings(Settings):
         prior_strength: Weight of the mean click rate in a passage's rate, in examinations.
         confidence: Probability with which a passage's click rate lies on the right side of a bound.
         level: Least lower bound of a relevant passage's click rate.
-        of_background: The same bound, as a multiple of the rate at which passages that are no answer are clicked.
+        of_background: Least lower bound of a relevant passage's click rate, as a multiple of the rate at which passages
+            that are no answer are clicked.
         of_best: Least click rate of a relevant passage, as a share of the highest one of its question.
         negative_level: Largest upper bound of the click rate of a passage that was never clicked and becomes a hard
             negative.

@@ -314,10 +314,11 @@ def _write_neighbors(
         for name, array in arrays_before_labels(labelled.changed, rows, scores).items():
             save_array(directory / f"{name}.npy", array)
         rows, scores = labelled.rows, labelled.scores
-        say(
-            f"added edges for {labelled.put_in:,} of {len(labels):,} labels: "
-            f"these passages were not among the {settings.k} retrieved"
-        )
+        if labelled.put_in:
+            say(
+                f"added edges for {labelled.put_in:,} of {len(labels):,} labels: "
+                f"these passages were not among the {settings.k} retrieved"
+            )
     neighbors = rows.astype(np.uint32)
     save_array(directory / "scores.npy", scores)
     save_array(directory / "neighbors.npy", neighbors)

@@ -11,6 +11,7 @@ from typing import Any
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import Features, open_features
+from gnnretrieval.encoders.function_encoder import Encode
 from gnnretrieval.encoders.opening import encoder_of
 from gnnretrieval.encoders.settings import FUNCTION, VECTORS
 from gnnretrieval.encoders.text_encoder import TextEncoder
@@ -43,7 +44,7 @@ class OpenedIndex:
         self,
         index: Index,
         *,
-        encoder: TextEncoder | None = None,
+        encoder: TextEncoder | Encode | None = None,
         endpoint: str | None = None,
         ranking: RankingSettings | None = None,
         device: str = "cpu",

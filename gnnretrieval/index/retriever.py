@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.data.text_store import PassageRow, QueryRow
 from gnnretrieval.encoders.exact_search import ranks_of
+from gnnretrieval.encoders.function_encoder import Encode
 from gnnretrieval.encoders.reader import Reader
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError, nearest
@@ -64,7 +65,8 @@ class Retriever(OpenedIndex):
 
     Args:
         index: The index to search.
-        encoder: The encoder of the index, such as a :class:`FunctionEncoder`; None: the recorded one is opened.
+        encoder: The encoder of the index, such as a :class:`FunctionEncoder` or the function that made its vectors;
+            None: the recorded one is opened.
         endpoint: Address of the endpoint that encodes questions, if it differs from the one recorded in the index or
             has to be allowed: see :func:`gnnretrieval.encoders.endpoint.allowed`.
         ranking: What ranks together with the index: BM25, a cross-encoder; None: the index alone.
@@ -76,7 +78,7 @@ class Retriever(OpenedIndex):
         cls,
         path: str | Path,
         *,
-        encoder: TextEncoder | None = None,
+        encoder: TextEncoder | Encode | None = None,
         endpoint: str | None = None,
         ranking: RankingSettings | None = None,
         engine: EngineName = "faiss",

@@ -92,7 +92,9 @@ def compare_with_bm25(
     if (dev := dev_split(dataset)) is not None and recipe.compare.fuse == "chosen":
         in_graph = dataset.split(recipe.graph.split)
         dev_qrels = {query: judged for query, judged in dataset.split(dev).items() if query not in in_graph}
-        dev_runs = {name: read_run(rankings.path / DEV / f"{name}.run") for name in (*lexical, *dense)}
+        dev_runs = {
+            name: read_run(rankings.path / DEV / f"{name}.run", may_be_empty=True) for name in (*lexical, *dense)
+        }
         if baselines is not None:
             lexical.append(LEXICAL)
             expanded = LexicalSetting(**baselines.meta["chosen"][LEXICAL]["setting"])

@@ -239,7 +239,7 @@ def _compared(
     names = [BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER]
     if recipe.ranking is not None:
         names.append(GNN_ENCODER + recipe.ranking.suffix)
-    runs = {name: read_run(made.rankings.path / f"{name}.run") for name in names}
+    runs = {name: read_run(made.rankings.path / f"{name}.run", may_be_empty=True) for name in names}
     runs, self_excluded = leave_out_self(runs, dataset.path, reported)
     measures, split = parse_measures(recipe.compare.measures), recipe.compare.split
     baseline_runs = {} if baselines is None else baselines.runs()
@@ -411,7 +411,10 @@ def _rank(
         for part, folder in folders.items():
             queries, place = texts[part], target / folder
             place.mkdir(exist_ok=True)
-            write_run(place / f"{BM25_SYSTEM}.run", bm25_run(bm25, queries, dataset.passage_ids, depth), BM25_SYSTEM)
+            by_words = bm25_run(bm25, queries, dataset.passage_ids, depth)
+            if not any(by_words.values()):
+                say(f"BM25 finds nothing: no passage shares a word with a question of {part}")
+            write_run(place / f"{BM25_SYSTEM}.run", by_words, BM25_SYSTEM, may_be_empty=True)
             for name, (index, features) in systems.items():
                 vectors = features.queries[features.rows_of(queries)]
                 write_run(place / f"{name}.run", index_run(index, list(queries), vectors, depth), name)

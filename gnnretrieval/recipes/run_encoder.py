@@ -234,7 +234,8 @@ class _Run:
                 bm25 = BM25(
                     (passage.full_text for passage in self.dataset.passages()), total=len(self.dataset.passage_ids)
                 )
-                write_run(target / f"{BY_BM25}.run", bm25_run(bm25, queries, self.dataset.passage_ids, depth), BY_BM25)
+                by_words = bm25_run(bm25, queries, self.dataset.passage_ids, depth)
+                write_run(target / f"{BY_BM25}.run", by_words, BY_BM25, may_be_empty=True)
                 for name, encoded in features.items():
                     write_run(target / f"{name}.run", features_run(encoded, list(queries), depth), name)
                 return {"split": split, "queries": len(queries)}
@@ -247,7 +248,7 @@ class _Run:
                 write=write,
                 overwrite=True,
             )
-        runs = {name: read_run(rankings.path / f"{name}.run") for name in (BY_BM25, *names)}
+        runs = {name: read_run(rankings.path / f"{name}.run", may_be_empty=True) for name in (BY_BM25, *names)}
         runs, self_excluded = leave_out_self(runs, self.dataset.path, judged)
         measures = parse_measures(self.recipe.compare.measures)
         answers = find_answers(self.dataset, runs.values(), measures, judged)

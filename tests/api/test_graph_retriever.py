@@ -122,7 +122,13 @@ def test_a_function_encodes_and_a_temporary_place_is_taken_away(objects, tiny_se
     assert asked == [10]  # once for all systems: an endpoint is paid for it
     without_it = GraphRetriever.open(place.parent).evaluate(baselines=False)
     assert without_it.systems == found.systems
-    del retriever
+    again = GraphRetriever.open(place.parent, encoder=encode)  # a function has the name that the index records
+    assert again.search("anything new", 2) == retriever.search("anything new", 2)
+    with pytest.raises(ArtifactError, match="gives other vectors now"):
+        GraphRetriever.open(place.parent, encoder=lambda texts: dual.encode(texts, "query")[:, ::-1].copy())
+    with pytest.raises(InputError, match="there is no passage 'nope'"):
+        retriever.evaluate({"x": "anything new"}, {"x": "nope"})
+    del retriever, again
     assert not place.exists()
 
 

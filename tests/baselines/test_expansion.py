@@ -10,6 +10,7 @@ from gnnretrieval.baselines.rankings import rank_baselines
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.opening import open_encoder
 from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.build import build_graph
@@ -53,6 +54,20 @@ def test_passages_are_encoded_after_their_visible_questions(tiny_graph):
         "\n".join([*questions[row], text]) for row, text in zip(sorted(questions), own, strict=True)
     ]
     assert len(Expanded.of(tiny_graph, Recorder(), np.zeros_like(visible)).vectors) == 0
+
+
+def test_vectors_of_a_dot_product_are_as_long_as_the_graph_s_passages(tiny_graph, monkeypatch):
+    """An encoder that gives the passages' own vectors changes nothing, at any weight."""
+    dot = Similarity(normalize=False, scale=1.0)
+    monkeypatch.setattr(type(tiny_graph), "similarity", dot)
+    features = np.asarray(tiny_graph.passage_features, dtype=np.float32)
+    rows = sorted(label_questions(tiny_graph))
+    own = Recorder()
+    own.dimension = features.shape[1]
+    own.encode = lambda texts, side: features[rows]
+    graph = message_graph(tiny_graph)
+    mixed = Expanded.of(tiny_graph, own).mixed(graph, 0.7)
+    torch.testing.assert_close(mixed.passages, graph.passages)
 
 
 def test_vectors_are_mixed_for_passages_with_questions_alone():

@@ -85,6 +85,8 @@ def test_a_mapping_to_passages_judges_them_relevant():
         (lambda: passages_of([{"id": 1.5, "text": "x"}]), "1.5 is neither a text nor a whole number"),
         (lambda: queries_of({"q": ""}), r"query 1 \(q\) is empty"),
         (lambda: queries_of([]), "there are no queries"),
+        (lambda: queries_of({"q": "half \ud800"}), r"query 1: half of a surrogate pair"),
+        (lambda: passages_of({"p": "half \udfff"}), r"passage 1: half of a surrogate pair"),
         (lambda: qrels_of([("q",)]), r"judgement 1: \(query id, passage id, relevance\) was expected"),
         (lambda: qrels_of([("q", "a", "x")]), "judgement 1: relevance 'x' is not a whole number"),
         (lambda: qrels_of([("q", "a", 0.5)]), r"relevance 0\.5 is not a whole number"),

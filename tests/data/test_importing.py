@@ -92,7 +92,7 @@ def test_tables_with_columns_of_other_names(tmp_path):
     docs = write(tmp_path / "docs.csv", "key,prose,colour\nd1,one,red\nd2,two,\n")
     asked = write(tmp_path / "questions.csv", "key,prose\nq1,what?\n")
     clicks = write(tmp_path / "clicks.train.csv", "qid,pid,label\nq1,d1,1\n")
-    with pytest.raises(InputError, match="no known format has"):
+    with pytest.raises(InputError, match="columns key, prose, colour do not identify the table"):
         sources(docs)
     given = sources(f"passages={docs}", f"queries={asked}", clicks)
     made = import_dataset(given, tmp_path / "out", columns={"id": "key", "text": "prose"})
@@ -100,6 +100,22 @@ def test_tables_with_columns_of_other_names(tmp_path):
     assert Dataset.open(made.path).split("train") == {"q1": {"d1": 1}}
     with pytest.raises(InputError, match="a table has no field 'body'"):
         import_dataset(given, tmp_path / "other", columns={"body": "prose"})
+    usual = write(tmp_path / "usual.csv", "qid,question\nq1,what?\n")
+    mixed = sources(f"passages={docs}", f"queries={usual}", clicks)
+    with pytest.raises(InputError, match=r"wanted one called prose\. Present: .* --column queries\.text=NAME"):
+        import_dataset(mixed, tmp_path / "mixed", columns={"id": "key", "text": "prose", "queries.id": "qid"})
+    names = {"passages.id": "key", "passages.text": "prose"}
+    assert Dataset.open(import_dataset(mixed, tmp_path / "mixed", columns=names).path).query_ids == ["q1"]
+
+
+def test_csv_files_of_spreadsheets_and_of_pandas(tmp_path):
+    semicolons = write(tmp_path / "docs.csv", "id;text\nd1;one\n")
+    with pytest.raises(InputError, match="separated by semicolons: save it with commas"):
+        sources(semicolons)
+    docs, asked = write(tmp_path / "d.csv", "id,text\nd1,one\n"), write(tmp_path / "q.csv", "qid,question\nq1,what?\n")
+    clicks = write(tmp_path / "clicks.train.csv", "qid,pid,label\nq1,d1,1.0\n")
+    made = import_dataset(sources(docs, asked, clicks), tmp_path / "out")
+    assert Dataset.open(made.path).split("train") == {"q1": {"d1": 1}}
 
 
 def test_the_format_and_the_split_can_be_said(tmp_path):
@@ -243,3 +259,5 @@ def test_the_command(tmp_path):
     assert "dpr-passages" in listed.output
     wrong = CliRunner().invoke(cli, ["data", "import", files[0], "--column", "text", "--out", str(tmp_path / "other")])
     assert wrong.exit_code == 2
+    twice = ["--column", "text=a", "--column", "text=b", "--out", str(tmp_path / "other")]
+    assert "'text' is given twice" in CliRunner().invoke(cli, ["data", "import", files[0], *twice]).output

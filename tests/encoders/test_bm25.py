@@ -150,6 +150,15 @@ def test_scores_are_those_of_bm25s_to_the_last_bit(small_pieces, k1, b):
             assert scores.tolist() == expected[rows].tolist()
 
 
+def test_texts_without_spaces_are_indexed_by_pairs_of_characters():
+    bm25 = BM25(
+        ["今天天气很好，适合散步", "数据库的索引加快查询", "東京タワーはどこですか", "the word 索引 in English"]
+    )
+    assert bm25.top_k("什么是索引？", 4)[0].tolist() == [3, 1]
+    assert bm25.top_k("東京はどこ", 4)[0].tolist() == [2]
+    assert bm25.top_k("word", 4)[0].tolist() == [3]
+
+
 def test_an_index_does_not_depend_on_how_its_texts_were_cut_up_nor_on_where_it_is(tmp_path, monkeypatch):
     texts = generated(300)
     whole = BM25(texts)

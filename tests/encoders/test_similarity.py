@@ -21,6 +21,11 @@ def test_dot_product_leaves_vectors_as_they_are():
     assert similarity.prepare_array(np.array(VECTORS)).tolist() == VECTORS
 
 
+@pytest.mark.parametrize(("scale", "lengths", "expected"), [(1.0, (1, 1), 20), (1.0, (9, 9), 81), (3.0, (1, 2), 6)])
+def test_short_vectors_of_a_dot_product_get_the_cosines_scale_unless_they_have_their_own(scale, lengths, expected):
+    assert Similarity(normalize=False, scale=scale).scale_of_mean(*lengths) == expected
+
+
 @pytest.mark.parametrize("normalize", [True, False])
 def test_vectors_are_prepared_in_float32(normalize):
     similarity = Similarity(normalize=normalize, scale=1.0)

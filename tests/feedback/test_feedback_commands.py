@@ -55,7 +55,7 @@ def test_only_the_newest_days_are_kept(log, tiny_dataset, tmp_path):
     assert json.loads(run(*words).stdout)["cleaning"]["too_old"] == 0
     words[-2] = 1  # the log ends in January 2026
     failed = CliRunner().invoke(cli, ["feedback", *map(str, words), "--overwrite"])
-    assert "too_old 1,000" in str(failed.exception)
+    assert "1,000 too old" in str(failed.exception)
 
 
 def test_a_date_that_is_none_is_a_usage_error(log, tiny_dataset, tmp_path):

@@ -175,8 +175,9 @@ def test_random_clicks_are_not_believed(tiny_dataset, tmp_path):
 @pytest.mark.parametrize(
     ("record", "says"),
     [
-        ({"shown": ["zz"], "clicked": ["zz"]}, "unknown_passages 1.*check --passages"),
-        ({"shown": ["p01"], "clicked": []}, "no passage is relevant"),
+        ({"shown": ["zz"], "clicked": ["zz"]}, "1 unknown passages.*check --passages"),
+        ({"shown": ["p01"], "clicked": []}, "the logs have no click on a passage"),
+        ({"shown": ["p01"], "clicked": ["p01"]}, "no passage is relevant"),
     ],
 )
 def test_a_log_of_no_use_is_refused_and_leaves_nothing(tiny_dataset, tmp_path, record, says):
@@ -195,6 +196,7 @@ def test_a_log_of_clicks_alone_says_what_it_lacks(tiny_dataset, tmp_path):
     assert made.report.splits[0].relevant == 5
     assert any("clicks without what was shown" in one for one in made.report.warnings)
     assert any("no sessions" in one for one in made.report.warnings)
+    assert any("no test split" in one for one in made.report.warnings)
 
 
 def test_the_report_is_text_and_a_page(made):

@@ -5,6 +5,7 @@ from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.inspection import connectivity
 from gnnretrieval.graph.inspection.connectivity import (
     degree_figures,
+    histogram,
     most_found,
     recall_by_rank,
     sample_queries,
@@ -79,3 +80,9 @@ def test_a_sample_is_seeded_sorted_and_of_a_view_s_own_queries(hand_made):
     view = store.view(queries=np.arange(20, 40))
     assert set(sample_queries(view, 10, seed=3).tolist()) <= set(range(20, 40))
     assert sample_queries(view, 100, seed=3).tolist() == list(range(20, 40))
+
+
+def test_a_histogram_of_nearly_equal_values_has_its_bins():
+    values = np.full(5, 1.0, dtype=np.float32)
+    made = histogram(values, float(np.nextafter(np.float32(1), np.float32(0))), 1.0)
+    assert sum(made.counts) == 5

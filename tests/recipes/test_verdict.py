@@ -57,9 +57,9 @@ def sentences(
     return verdict.sentences()
 
 
-def pipelines(value, weights=(0.3, 0.7), p=0.001):
+def pipelines(value, weights=(0.3, 0.7), p=0.001, without=(0, 1)):
     choices = {
-        WITHOUT: {"runs": ["bm25", "label-mean"], "weights": [0, 1]},
+        WITHOUT: {"runs": ["bm25", "label-mean"], "weights": list(without)},
         WITH: {"runs": ["bm25", "gnn-encoder"], "weights": list(weights)},
     }
     values = {"bm25": 0.42, WITHOUT: 0.6, WITH: value}
@@ -126,6 +126,13 @@ def test_pipelines_are_named_by_what_has_weight_in_them():
         "70.0, and the best without it (label-mean alone) 60.0: a significant difference (+10.0, p = 0.001)."
     )
     assert "may be chance" in sentences(hybrids=pipelines(0.7, p=0.4))[2]
+
+
+def test_one_pipeline_that_is_best_with_and_without_the_graph_is_not_compared_with_itself():
+    said = sentences(hybrids=pipelines(0.6, weights=(1, 0), without=(1, 0)))[2]
+    assert said == (
+        "BM25 alone has 42.0. Of the pipelines with BM25, the best on dev is bm25 alone, without the graph: 60.0."
+    )
 
 
 def test_a_pipeline_with_bm25_is_what_to_serve():

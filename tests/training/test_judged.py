@@ -39,6 +39,31 @@ def test_cross_validated_questions_are_measured_where_nothing_knows_them(monkeyp
             assert all(map(torch.equal, its, expected))
 
 
+def copied_graph(copies: int) -> MessageGraph:
+    """Each training question of a graph of 40 is there under several ids, side by side."""
+    graph = rotated_graph()
+    rows = torch.arange(40).repeat_interleave(copies)
+    labels = torch.stack([torch.arange(40 * copies), rows], dim=1)
+    visible = torch.ones(40 * copies, dtype=torch.bool)
+    return graph._replace(queries=graph.queries[rows], neighbors=graph.neighbors[rows], labels=labels, visible=visible)
+
+
+def test_copies_of_a_question_are_hidden_with_it_and_judged_once():
+    """A copy that stays in the graph would give the answer away, and copies would count as evidence of their own."""
+    graph = copied_graph(3)
+    hidden = torch.arange(120) < 30
+    inside, taught = graph.without(hidden), torch.ones(120, dtype=torch.bool)
+    dev = Judged.of(inside, {}, graph.queries[:30:3].numpy(), [[row] for row in range(10)])
+    folds = cross_validated(inside, dev, (4,), 0, taught)
+    assert sorted(row for fold in folds for (row,) in fold.relevant) == list(range(10, 40))
+    for fold in folds:
+        own = torch.tensor([row for (row,) in fold.relevant])
+        assert not torch.isin(fold.graph.labels[:, 1], own).any()
+    chosen, its = questions_beside(inside, dev, 0, taught)
+    assert len({row for (row,) in its.relevant}) == len(its.relevant) == chosen.sum() / 3
+    assert not torch.isin(its.graph.labels[:, 1], torch.tensor([row for (row,) in its.relevant])).any()
+
+
 def test_cross_validated_questions_of_another_kind_are_left_out(monkeypatch):
     """Dev questions that the dual-encoder ranks perfectly, beside training questions that it cannot rank."""
     graph = rotated_graph()

@@ -9,7 +9,7 @@ from rotated_graph import rotated_graph
 from torch.nn import functional as F
 
 from gnnretrieval.baselines.dense import CHOICES
-from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.nn.label_messages import MessageGraph, Messages
 from gnnretrieval.training.gnn import head, ladder
 from gnnretrieval.training.gnn.head import HeadTraining, _Relevant, train_each, train_heads
 from gnnretrieval.training.gnn.judged import Judged
@@ -85,6 +85,27 @@ def test_a_step_masks_its_own_question():
         torch.testing.assert_close(tuple(found), tuple(expected))
 
 
+def test_a_pair_that_a_batch_has_twice_is_masked_once(monkeypatch):
+    """Where a batch goes on into the next epoch, the mean is still that of the questions that are not in it."""
+    monkeypatch.setattr(head, "BATCH", 3)
+    monkeypatch.setattr(head, "RATE", 0.0)  # heads stay the identity
+    graph = rotated_graph()
+    graph = graph._replace(labels=torch.stack([torch.arange(4), torch.zeros(4, dtype=torch.int64)], dim=1))
+    real, twice = MessageGraph.prepare, 0
+    for seed in range(8):
+        seen: list[torch.Tensor] = []
+        monkeypatch.setattr(MessageGraph, "prepare", lambda self, vectors, seen=seen: seen.append(vectors) or vectors)
+        train_heads(graph, 2, mean=1.0, seed=seed)
+        generator = torch.Generator().manual_seed(seed)
+        order = torch.cat([torch.randperm(4, generator=generator) for _ in range(2)])
+        batch = set(order[3:6].tolist())
+        twice += len(batch) < 3
+        others = [row for row in range(4) if row not in batch]
+        torch.testing.assert_close(seen[2][0], graph.queries[others].mean(0))
+    monkeypatch.setattr(MessageGraph, "prepare", real)
+    assert twice
+
+
 def test_reciprocal_rank_counts_a_tie_against_the_query_and_cuts_at_ten():
     vectors = torch.tensor([[1.0], [1.0], [0.5]])
     assert reciprocal_ranks(vectors, torch.ones(2, 1), [[0], [0, 1]]).tolist() == [0.5, 1.0]
@@ -109,6 +130,16 @@ def test_a_rung_is_kept_where_it_gains_more_than_one_standard_error():
     assert found.messages == Messages(mean=0.3)
     assert found.p < 1e-3
     assert [rung.name for rung in found.rungs if rung.kept] == ["label mean"]
+
+
+@pytest.mark.parametrize("gain", [0.5, 1 / 3, 0.1, 0.7])
+def test_a_gain_of_one_question_keeps_no_rung(gain):
+    """It equals its standard error; rounding must not decide."""
+
+    def measure(messages: Messages) -> np.ndarray:
+        return np.where(np.arange(50) == 7, 0.3 + gain * (messages.mean == 0.2), 0.3)
+
+    assert not any(rung.kept for rung in climb(measure).rungs)
 
 
 def test_equal_measurements_keep_the_dual_encoder():

@@ -33,6 +33,7 @@ def few_steps():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ladder, "STEPS", (30, 90))
         patch.setattr(ladder, "ENOUGH", 1)
+        patch.setattr(ladder, "LARGE_MEANS", ())  # the label mean alone would answer all
         yield
 
 
@@ -114,7 +115,7 @@ def test_few_dev_questions_are_joined_by_cross_validated_ones(model):
     assert model.meta["dev"]["cross_validated"] > 10
 
 
-def test_without_a_dev_split_questions_are_held_out_and_no_prior_is_chosen(
+def test_without_a_dev_split_questions_are_held_out_and_neither_prior_nor_local_scaling_is_chosen(
     tiny_dataset, tiny_features, tiny_graph, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("gnnretrieval.training.gnn.held_out.dev_split", lambda dataset: None)
@@ -122,7 +123,7 @@ def test_without_a_dev_split_questions_are_held_out_and_no_prior_is_chosen(
     climb = module.climb
     monkeypatch.setattr(module, "climb", lambda measure, **given: seen.append(given) or climb(measure, **given))
     made = train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED, tmp_path / "model")
-    assert seen[0]["priors"] == (0.0,)
+    assert seen[0]["priors"] == seen[0]["scalings"] == (0.0,)
     assert set(seen[0]["parts"]) == {0, 1}
     assert made.meta["dev"]["split"] == "held-out training queries"
     assert made.meta["messages"]["prior"] == 0

@@ -64,7 +64,7 @@ def relevance_of(value: str, path: Path, line: int | None) -> int:
     Raises:
         InputError: it is not an integer.
     """
-    text = value.strip()
+    text = value.strip().removesuffix(".0")  # as pandas writes a column that had a gap
     digits = text.removeprefix("-").removeprefix("+")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 10):
         raise InputError(f"found relevance {excerpt(value)}, wanted an integer: correct this line.", path, line)

@@ -103,8 +103,12 @@ def recognise(path: Path) -> str:
     header = [column.strip().strip('"').casefold() for column in first[0].split("," if ending == ".csv" else "\t")]
     if header == list(dpr.HEADER):
         return "dpr-passages"
+    if ending == ".csv" and len(header) == 1 and ";" in header[0]:
+        raise InputError("its columns are separated by semicolons: save it with commas.", path, 1)
     if len(header) > 1 and (kind := table.kind_of(header)) is not None:
         return "beir-qrels" if kind == "qrels" and header[:2] == ["query-id", "corpus-id"] else kind
+    if ending == ".csv" and len(header) > 1:
+        return _table(first[0].split(","), path)  # an error: columns of no known kind
     return _columns(first, name, path)
 
 

@@ -66,7 +66,7 @@ class Table:
             if places[field] is None and (field in self.names or field not in _OPTIONAL):
                 raise InputError(
                     f"no column of the {self.kind} is their {field}: wanted one called {' or '.join(wanted)}. Present: "
-                    f"{listed(columns)}. Say which it is: --column {field}=NAME.",
+                    f"{listed(columns)}. Say which it is: --column {self.kind}.{field}=NAME.",
                     path,
                     line,
                 )

@@ -20,13 +20,13 @@ from gnnretrieval.progress import say
 _JSON = re.compile(rb"\s*\{\s*([\"}]|$)")  # an object; a query id may begin with a brace too
 
 
-def read_run(path: str | Path, warn: Callable[[str], None] = say) -> Run:
+def read_run(path: str | Path, warn: Callable[[str], None] = say, *, may_be_empty: bool = False) -> Run:
     """Read a run: rankings by query id, each in the project's one order.
 
     It has TREC's six columns, or all but the tag; or MS MARCO's ``query id, passage id, rank``, with negated ranks as
     scores; or is JSON, ``{query id: {passage id: score}}``. It may be gzipped (seen from its content), with either line
     ending, blank lines or a byte order mark. Where there are scores they decide, as in trec_eval, and ``warn`` is told
-    where the ranks contradict them.
+    where the ranks contradict them. With ``may_be_empty``, an empty file is a run without results.
 
     Raises:
         InputError: the file is missing, not UTF-8 or empty, or has a wrong number of columns, a score that is no
@@ -36,6 +36,8 @@ def read_run(path: str | Path, warn: Callable[[str], None] = say) -> Run:
     try:
         blocks = blocks_of(path)
         first = next(blocks, b"")
+        if may_be_empty and not first:
+            return {}
         if _JSON.match(first):
             return _of_json(path, b"".join([first, *blocks]))
         lines = RunLines(path)

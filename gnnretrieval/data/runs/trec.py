@@ -22,7 +22,9 @@ UNWRITABLE = re.compile(r"[\s\x00\ufeff\ud800-\udfff]")
 LARGE_RUN = 1_000_000  # lines
 
 
-def write_run(path: str | Path, run: Mapping[str, Iterable[ScoredPassage]], tag: str) -> None:
+def write_run(
+    path: str | Path, run: Mapping[str, Iterable[ScoredPassage]], tag: str, *, may_be_empty: bool = False
+) -> None:
     """Write ``run`` to ``path`` in TREC format, ranked; gzipped where the name ends in ``.gz``.
 
     The file appears in one step, or not at all. Scores have the nine digits that name a float32: read back they are
@@ -32,6 +34,7 @@ def write_run(path: str | Path, run: Mapping[str, Iterable[ScoredPassage]], tag:
         path: The file; an existing one is replaced.
         run: Passages by query id, in any order.
         tag: Name of the system, the last column.
+        may_be_empty: Write an empty file if no query has a result: BM25 may share no word with any question.
 
     Raises:
         InputError: an id or the tag is empty or contains whitespace (TREC columns are separated by it), a score is
@@ -46,7 +49,7 @@ def write_run(path: str | Path, run: Mapping[str, Iterable[ScoredPassage]], tag:
             written = 0
             for block in _blocks(path, run, tag):
                 written += file.write(block)
-        if not written:
+        if not written and not may_be_empty:
             raise InputError(f"nothing to write: none of the {len(run)} queries of the run has a result.", path)
 
 

@@ -18,6 +18,7 @@ from gnnretrieval.storage.arrays import blocks, gather_rows, release
 PERCENTILES = (1, 25, 50, 75, 99)
 SCORED = 200_000  # maximum number of queries to read scores of: more hardly change a percentile
 BINS = 40
+_NARROWEST = 1e-3  # least width of a histogram: float32 has room for its bins there
 _BLOCK = 65536
 
 
@@ -110,7 +111,7 @@ def percentiles(values: NDArray[Any]) -> dict[str, float]:
 
 def histogram(values: NDArray[Any], low: float, high: float, bins: int = BINS) -> Histogram:
     """Histogram over equal bins from ``low`` to ``high``."""
-    counts, edges = np.histogram(values, bins=bins, range=(low, high if high > low else low + 1e-6))
+    counts, edges = np.histogram(values, bins=bins, range=(low, max(high, low + _NARROWEST)))
     return Histogram(edges=edges.tolist(), counts=counts.tolist())
 
 

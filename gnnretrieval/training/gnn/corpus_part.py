@@ -132,6 +132,7 @@ class _Nodes:
 
     def graph(self, passages: Rows, queries: Rows, labels: Rows) -> MessageGraph:
         """The graph of these sorted rows, with labels between them."""
+        similarity = self._store.similarity
         places = [np.searchsorted(queries, labels[:, 0]), np.searchsorted(passages, labels[:, 1])]
         return MessageGraph(
             self._prepared(self._store.passage_features, passages, self._lengths[0]),
@@ -139,8 +140,8 @@ class _Nodes:
             torch.empty((len(queries), 0), dtype=torch.int64),
             torch.from_numpy(np.stack(places, axis=1)),
             torch.ones(len(queries), dtype=torch.bool),
-            self._store.similarity.normalize,
-            self._store.similarity.scale * self._lengths[0] * self._lengths[1],
+            similarity.normalize,
+            similarity.scale if similarity.normalize else similarity.scale_of_mean(*self._lengths),
         )
 
     def _prepared(self, vectors: NDArray[np.floating], rows: Rows, length: float) -> Tensor:

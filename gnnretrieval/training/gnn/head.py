@@ -116,8 +116,9 @@ def train_heads(
         column = places[: len(batch)]  # (b,)
         passages = graph.passages[rows] @ heads.passages.T  # (C, d)
         if mean:  # leave the batch's own questions out of the means
-            left_sums = sums[rows].index_add(0, column, -queries)
-            left = (counts[rows] - torch.bincount(column, minlength=len(rows)))[:, None]
+            once = torch.unique(torch.stack([batch[:, 0], column], dim=1), dim=0)  # a batch may begin another epoch
+            left_sums = sums[rows].index_add(0, once[:, 1], -graph.queries[once[:, 0]])
+            left = (counts[rows] - torch.bincount(once[:, 1], minlength=len(rows)))[:, None]
             average = torch.where(left > 0.5, (left_sums / left.clamp(min=1)) @ heads.queries.T, passages)
             passages = torch.lerp(passages, average, mean)
         compared = graph.prepare(passages)  # (C, d)

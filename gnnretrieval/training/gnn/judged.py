@@ -103,10 +103,11 @@ def cross_validated(
 ) -> list[Judged]:
     """Cross-validated training questions, which join the dev questions where these are few.
 
-    The graph and the heads of a fold lack the fold's questions. Its heads make as many passes over their questions as
-    the final heads over all. A random sample is returned in which the share of questions about passages with other
-    questions is that of dev. If the dual-encoder ranks the sample better or worse than dev (p < 0.01), the questions
-    are of another kind, and none are returned; those of event logs are always returned.
+    The graph and the heads of a fold lack the fold's questions, and copies of them under other ids. Its heads make as
+    many passes over their questions as the final heads over all. A random sample is returned in which the share of
+    questions about passages with other questions is that of dev. If the dual-encoder ranks the sample better or worse
+    than dev (p < 0.01), the questions are of another kind, and none are returned; those of event logs are always
+    returned.
 
     Args:
         graph: The graph without the dev questions.
@@ -122,6 +123,9 @@ def cross_validated(
     usable = _usable(graph, taught)
     fold = np.full(len(graph.queries), -1)
     fold[usable] = rng.permutation(len(usable)) % FOLDS
+    first = _first_copies(graph, usable)
+    fold[usable] = fold[first]  # copies of a question are in its fold: they would give its answer away
+    judged_once = usable[first == usable]
     relevant = passages_by_query(graph.labels.numpy())
     folds = []
     for number in range(FOLDS):
@@ -129,7 +133,7 @@ def cross_validated(
         if not bool(hidden.any()):
             continue
         inside = graph.without(hidden)
-        here = np.flatnonzero(fold == number)
+        here = judged_once[fold[judged_once] == number]
         share = 1 - 1 / FOLDS  # as many passes over fewer questions
         heads = heads_of(inside, steps, seed, taught, advance, share, sides)
         relevant_here = [relevant[row] for row in here.tolist()]
@@ -171,7 +175,9 @@ def questions_beside(
     usable = _usable(graph, taught)
     chosen = np.zeros(len(graph.queries), dtype=bool)
     chosen[rng.permutation(usable)[: round(BESIDE * len(usable))]] = True
-    rows = np.flatnonzero(chosen)
+    first = _first_copies(graph, usable)
+    chosen[usable] = chosen[first]
+    rows = usable[chosen[usable] & (first == usable)]
     if not len(rows):
         return None
     relevant = passages_by_query(graph.labels.numpy())
@@ -184,9 +190,16 @@ def questions_beside(
     )
     kept = _matched(judged.warm, float(dev.warm.mean()), rng)
     chosen[rows[~kept]] = False  # these are trained on after all
+    chosen[usable] = chosen[first]
     wanted = np.flatnonzero(kept).tolist()
     judged = replace(judged.only(wanted), graph=graph.without(torch.from_numpy(chosen)))
     return (chosen, judged) if _alike(dev, [judged] if wanted else []) else None
+
+
+def _first_copies(graph: MessageGraph, usable: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each of these queries the first of them with the same vector ``(u,)``: the same text under another id."""
+    first, vectors = dict[bytes, int](), graph.queries.numpy()
+    return np.array([first.setdefault(vectors[row].tobytes(), row) for row in usable.tolist()], dtype=np.int64)
 
 
 def _usable(graph: MessageGraph, taught: Tensor) -> NDArray[np.int64]:
@@ -206,9 +219,11 @@ def _alike(dev: Judged, drawn: Sequence[Judged]) -> bool:
         return False
     if dev.clicked is not None:
         return True
-    of_drawn = np.concatenate([judged.measure(Messages()) for judged in drawn])
-    p = stats.ttest_ind(of_drawn, dev.measure(Messages()), equal_var=False).pvalue
-    return not p < ALIKE  # p is NaN if all values are equal
+    of_drawn, of_dev = np.concatenate([judged.measure(Messages()) for judged in drawn]), dev.measure(Messages())
+    if min(len(of_drawn), len(of_dev)) < 2 or not (of_drawn.std() or of_dev.std()):
+        return True  # no test is possible
+    figures = [(values.mean(), values.std(ddof=1), len(values)) for values in (of_drawn, of_dev)]
+    return not stats.ttest_ind_from_stats(*figures[0], *figures[1], equal_var=False).pvalue < ALIKE
 
 
 def _matched(warm: NDArray[np.bool_], share: float, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -22,12 +22,13 @@ ENOUGH = 4096  # labels from which on a head takes all these steps
 TRAINED_MEANS = (0.0, 0.2)  # weight of the label mean during the head's training
 SIDES: tuple[Sides, ...] = ("both", "apart")
 MEANS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+LARGE_MEANS = (0.7, 1.0)  # tried without a head, or with the one that is kept
 REJECTIONS = ((0, 0.0), (1, 0.05), (1, 0.1), (3, 0.05), (3, 0.1))
 PRIORS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.03)
 SCALINGS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 HEADS = len(STEPS) * len(TRAINED_MEANS) * len(SIDES)
 MOST_SETTINGS = len(MEANS) * (3 + HEADS) + len(STEPS) * len(SIDES) + HEADS + 2 * len(REJECTIONS)
-MOST_SETTINGS += 2 * len(SCALINGS) + len(PRIORS)  # all rungs
+MOST_SETTINGS += 3 * len(LARGE_MEANS) + 2 * len(SCALINGS) + len(PRIORS)  # all rungs
 CUTOFF, _QUERIES = 10, 256
 
 
@@ -60,8 +61,9 @@ class Climb(NamedTuple):
         dual_encoder: Mean RR@10 of the dual-encoder.
         gain: Gain over the dual-encoder, for the kind of question that gains least.
         tried: Number of settings tried.
-        p: One-sided p-value of the gain, corrected for the number of settings tried
-            (:func:`gnnretrieval.resampling.corrected_ps`). The caller decides whether it is significant.
+        p: One-sided p-value of the gain, corrected for the settings measured
+            (:func:`gnnretrieval.resampling.corrected_ps`), but not for adding up the best of each rung. The caller
+            decides whether it is significant.
         rungs: All rungs, in order.
     """
 
@@ -93,7 +95,7 @@ def message_graph(store: Graph, hidden: NDArray[np.bool_] | None = None) -> Mess
     if not similarity.normalize:  # a constant factor keeps the ranking and makes step sizes comparable across encoders
         lengths = float(passages.norm(dim=1).mean()), float(queries.norm(dim=1).mean())
         passages, queries = passages / max(lengths[0], 1e-12), queries / max(lengths[1], 1e-12)
-        scale *= lengths[0] * lengths[1]
+        scale = similarity.scale_of_mean(*lengths)
     return MessageGraph(
         passages,
         queries,
@@ -148,7 +150,7 @@ def reciprocal_ranks_of_scores(scores: Tensor, relevant: Sequence[Sequence[int]]
     for row, passages in enumerate(relevant):
         best = scores[row, passages].max()
         scores[row, passages] = -torch.inf
-        rank = 1 + int((scores[row] >= best - 1e-6 * best.abs()).sum())
+        rank = 1 + int((~(scores[row] < best - 1e-6 * best.abs())).sum())  # also behind scores that are NaN
         values[row] = 1 / rank if rank <= CUTOFF else 0.0
     return values
 
@@ -160,6 +162,7 @@ def climb(
     sides: Sequence[Sides] = SIDES,
     rejections: Sequence[tuple[int, float]] = REJECTIONS,
     priors: Sequence[float] = PRIORS,
+    scalings: Sequence[float] = SCALINGS,
     parts: NDArray[np.integer] | None = None,
 ) -> Climb:
     """Climb the ladder: try the best setting of each rung, and keep it if it gains more than one standard error.
@@ -173,6 +176,7 @@ def climb(
         sides: Kinds of heads to choose from.
         rejections: Rounds and step sizes of rejection to choose from.
         priors: Priors to choose from.
+        scalings: Exponents of local scaling to choose from.
         parts: ``(q,)`` kind of each dev question: a setting is judged by the kind that gains least. None: one kind.
     """
     base = measure(Messages())
@@ -193,28 +197,34 @@ def climb(
         tried.update(measured)
         choice = max(measured, key=lambda messages: gained(measured[messages], best)[0])  # the first of equal ones
         gain, error = gained(measured[choice], best)
-        better = gain > error
+        better = gain > error * (1 + 1e-6)  # where one question gains, they are equal up to rounding
         rungs.append(Rung(name, choice, float(measured[choice].mean()), gain, error, better))
         if better:
             kept, best = choice, measured[choice]
 
-    rung("label mean", [Messages(mean=mean) for mean in MEANS])
+    rung("label mean", [Messages(mean=mean) for mean in (*MEANS, *LARGE_MEANS)])
     heads = _kinds_of_head(steps, sides)
     rung("head", [head for head in heads if not head.trained_mean])
     rung("head and label mean", [head._replace(mean=mean) for head, mean in product(heads, MEANS[1:])])
     rung("rejection", [kept._replace(rounds=rounds, step_size=size) for rounds, size in rejections])
     if len(priors) > 1:
         rung("prior", [kept._replace(prior=prior) for prior in priors])
-    rung("local scaling", [kept._replace(scaling=scaling) for scaling in SCALINGS])
+    if len(scalings) > 1:
+        rung("local scaling", [kept._replace(scaling=scaling) for scaling in scalings])
     # parts interact: another value of an early part may be the best beside the later ones
     trained_means = TRAINED_MEANS if kept.steps else (0.0,)
     rung(
         "label mean, again",
-        [kept._replace(mean=mean, trained_mean=trained) for trained in trained_means for mean in MEANS],
+        [
+            kept._replace(mean=mean, trained_mean=trained)
+            for trained in trained_means
+            for mean in (*MEANS, *LARGE_MEANS)
+        ],
     )
     rung("head, again", [_with_head_of(kept, head) for head in (Messages(), *heads)])
     rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in rejections])
-    rung("local scaling, again", [kept._replace(scaling=scaling) for scaling in SCALINGS])
+    if len(scalings) > 1:
+        rung("local scaling, again", [kept._replace(scaling=scaling) for scaling in scalings])
     gain, _ = gained(best, base)
     p = 1.0
     if gain > 0:

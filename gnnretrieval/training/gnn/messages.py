@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ from gnnretrieval.training.gnn.ladder import (
     MOST_SETTINGS,
     PRIORS,
     REJECTIONS,
+    SCALINGS,
     SIDES,
     STEPS,
     Climb,
@@ -156,7 +158,9 @@ class MessagesTraining(NamedTuple):
         if self.cross_validated:
             said.append(f"few dev questions: added {self.cross_validated:,} cross-validated training questions")
         said += [
-            f"{rung.name}: RR@10 {100 * rung.gain:+.1f} ± {100 * rung.error:.1f} by {in_words(rung.messages)}: "
+            f"{rung.name}: RR@10 {100 * rung.gain:+.1f}"
+            + (f" ± {100 * rung.error:.1f}" if math.isfinite(rung.error) else " on one question")
+            + f" by {in_words(rung.messages)}: "
             + ("kept" if rung.kept else "left out")
             for rung in choice.rungs
         ]
@@ -249,8 +253,8 @@ def train_over(
 ) -> MessagesTraining:
     """Train heads over a graph and choose the messages on the held-out questions.
 
-    A prior is chosen only on a dev split: held-out training questions do not show how often later questions will be
-    about passages with training questions.
+    A prior and local scaling are chosen only on a dev split: held-out training questions do not show how often later
+    questions will be about passages with training questions, and these are near to more questions than the others.
 
     Args:
         whole: The graph.
@@ -282,6 +286,7 @@ def train_over(
             sides=sides,
             rejections=rejections,
             priors=PRIORS if held_out.is_split else (0.0,),
+            scalings=SCALINGS if held_out.is_split else (0.0,),
             parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
         )
     messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()

@@ -192,7 +192,7 @@ def test_a_tables_columns_can_be_named(tmp_path):
     assert found[0].record == Passage("1", "", "one")
     assert found[0].metadata == {"id": "x"}
     with pytest.raises(
-        InputError, match=r"no column of the passages is their text.*key, prose, id.*--column text=NAME"
+        InputError, match=r"no column of the passages is their text.*key, prose, id.*--column passages.text=NAME"
     ):
         list(Table("passages")(path, ""))
 
