@@ -164,6 +164,7 @@ def climb(
     priors: Sequence[float] = PRIORS,
     scalings: Sequence[float] = SCALINGS,
     parts: NDArray[np.integer] | None = None,
+    of_dev: int | None = None,
 ) -> Climb:
     """Climb the ladder: try the best setting of each rung, and keep it if it gains more than one standard error.
 
@@ -178,25 +179,30 @@ def climb(
         priors: Priors to choose from.
         scalings: Exponents of local scaling to choose from.
         parts: ``(q,)`` kind of each dev question: a setting is judged by the kind that gains least. None: one kind.
+        of_dev: Number of the questions, the first ones, that are of the dev split. Priors are chosen by these alone:
+            the others, cross-validated training questions, do not show how often later questions will be about
+            passages with training questions. None: all.
     """
     base = measure(Messages())
     kinds = [np.ones(len(base), dtype=bool)] if parts is None else [parts == part for part in np.unique(parts)]
     kept, best, rungs, tried = Messages(), base, list[Rung](), dict[Messages, NDArray[np.float64]]()
 
-    def gained(values: NDArray[np.float64], over: NDArray[np.float64]) -> tuple[float, float]:
-        """Mean gain of the kind that gains least, and its standard error."""
-        gains = [values[kind] - over[kind] for kind in kinds]
+    def gained(
+        values: NDArray[np.float64], over: NDArray[np.float64], first: int | None = None
+    ) -> tuple[float, float]:
+        """Mean gain of the kind that gains least, and its standard error; by the first questions alone, or all."""
+        gains = [(values - over)[:first][kind[:first]] for kind in kinds]
         least = min(gains, key=lambda gain: float(gain.mean()))
         return float(least.mean()), float(least.std(ddof=1) / len(least) ** 0.5) if len(least) > 1 else np.inf
 
-    def rung(name: str, choices: Sequence[Messages]) -> None:
+    def rung(name: str, choices: Sequence[Messages], first: int | None = None) -> None:
         nonlocal kept, best
         measured = {choice: measure(choice) for choice in choices if choice != kept}
         if not measured:
             return
         tried.update(measured)
-        choice = max(measured, key=lambda messages: gained(measured[messages], best)[0])  # the first of equal ones
-        gain, error = gained(measured[choice], best)
+        choice = max(measured, key=lambda messages: gained(measured[messages], best, first)[0])  # first of equal ones
+        gain, error = gained(measured[choice], best, first)
         better = gain > error * (1 + 1e-6)  # where one question gains, they are equal up to rounding
         rungs.append(Rung(name, choice, float(measured[choice].mean()), gain, error, better))
         if better:
@@ -208,7 +214,7 @@ def climb(
     rung("head and label mean", [head._replace(mean=mean) for head, mean in product(heads, MEANS[1:])])
     rung("rejection", [kept._replace(rounds=rounds, step_size=size) for rounds, size in rejections])
     if len(priors) > 1:
-        rung("prior", [kept._replace(prior=prior) for prior in priors])
+        rung("prior", [kept._replace(prior=prior) for prior in priors], of_dev)
     if len(scalings) > 1:
         rung("local scaling", [kept._replace(scaling=scaling) for scaling in scalings])
     # parts interact: another value of an early part may be the best beside the later ones

@@ -253,7 +253,7 @@ def train_over(
 ) -> MessagesTraining:
     """Train heads over a graph and choose the messages on the held-out questions.
 
-    A prior and local scaling are chosen only on a dev split: held-out training questions do not show how often later
+    A prior is chosen by the dev split alone, and local scaling only with one: held-out training questions do not show how often later
     questions will be about passages with training questions, and these are near to more questions than the others.
 
     Args:
@@ -288,6 +288,7 @@ def train_over(
             priors=PRIORS if held_out.is_split else (0.0,),
             scalings=SCALINGS if held_out.is_split else (0.0,),
             parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
+            of_dev=len(judged[0].relevant),
         )
     messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
     heads = without_dev = tried[messages.head] if messages.steps else None
