@@ -253,8 +253,9 @@ def train_over(
 ) -> MessagesTraining:
     """Train heads over a graph and choose the messages on the held-out questions.
 
-    A prior is chosen by the dev split alone, and local scaling only with one: held-out training questions do not show how often later
-    questions will be about passages with training questions, and these are near to more questions than the others.
+    A prior is chosen by the dev split alone, and local scaling only with one: held-out training questions do not show
+    how often later questions will be about passages with training questions, and these passages are near to more
+    questions than the others.
 
     Args:
         whole: The graph.
