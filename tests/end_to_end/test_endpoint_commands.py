@@ -106,6 +106,7 @@ def test_encoding_goes_on_where_it_was_interrupted(tiny_dataset, tmp_path, monke
     from gnnretrieval.encoders.settings import EncoderSettings
 
     monkeypatch.setattr(endpoint, "_RETRIES", 0)
+    monkeypatch.setattr(endpoint, "_FEW_WAITS", ())
     broken = []
 
     def answer(request, headers):
