@@ -57,8 +57,8 @@ HISTORY = {  # what a reader must know of figures that were seen before
         "No baseline joined separate heads to the label mean and the prior before, as training does, and the strongest",
         "had 63.0, 65.2, 51.8, 59.9 and 39.0. The one that joins all three is now the strongest on every set. On",
         "docstrings it had 64.3 and the GNN-encoder 63.5 ± 0.7 (five seeds) while the prior was chosen by dev and",
-        "cross-validated questions together. Since then dev's alone choose it: a prior is about the mix of questions to",
-        "come, which only dev shows.",
+        "cross-validated questions together. Since then dev's alone choose it: a prior is about the mix of later",
+        "questions, which only dev shows.",
     ),
     E5: ("All defaults were chosen over MiniLM, without a look at this encoder.",),
 }
