@@ -187,9 +187,7 @@ def climb(
     kinds = [np.ones(len(base), dtype=bool)] if parts is None else [parts == part for part in np.unique(parts)]
     kept, best, rungs, tried = Messages(), base, list[Rung](), dict[Messages, NDArray[np.float64]]()
 
-    def gained(
-        values: NDArray[np.float64], over: NDArray[np.float64], first: int | None = None
-    ) -> tuple[float, float]:
+    def gained(values: NDArray[np.float64], over: NDArray[np.float64], first: int | None = None) -> tuple[float, float]:
         """Mean gain of the kind that gains least, and its standard error; by the first questions alone, or all."""
         gains = [(values - over)[:first][kind[:first]] for kind in kinds]
         least = min(gains, key=lambda gain: float(gain.mean()))
