@@ -27,6 +27,7 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.lexical import label_questions
 from gnnretrieval.nn.label_messages import MessageGraph
 from gnnretrieval.progress import progress
+from gnnretrieval.training.gnn.corpus_part import mean_length
 
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 MOST = 20_000  # passages with questions that are encoded again by default, at most
@@ -67,8 +68,7 @@ class Expanded(NamedTuple):
                 meter.advance(len(vectors[-1]))
         expanded_vectors = store.similarity.prepare_array(np.concatenate(vectors))
         if not store.similarity.normalize:  # as message_graph divides the passages
-            whole = np.linalg.norm(np.asarray(store.passage_features, dtype=np.float32), axis=1)
-            expanded_vectors = expanded_vectors / max(float(whole.mean()), 1e-12)
+            expanded_vectors = expanded_vectors / mean_length(store.passage_features)
         return cls(torch.tensor(rows, dtype=torch.int64), torch.from_numpy(expanded_vectors))
 
     def mixed(self, graph: MessageGraph, weight: float) -> MessageGraph:

@@ -9,6 +9,7 @@ from typing import Any
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
 from gnnretrieval.data.dataset import CORPUS, QUERIES
 from gnnretrieval.data.formats.table import COLUMNS
+from gnnretrieval.data.lines import require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
 from gnnretrieval.errors import InputError
 from gnnretrieval.storage.artifacts import Artifact
@@ -38,7 +39,7 @@ def passages_of(objects: Any) -> list[Passage]:
         id_ = _new_id(id_ if id_ is not None else _field(record, "passages", "id", place), passages, place)
         if not (title.strip() or text.strip()):
             raise InputError(f"{place} ({id_}) has neither title nor text.")
-        _require_characters(f"{id_}{title}{text}", place)
+        require_characters([id_, title, text], where=place)
         passages[id_] = Passage(id_, title, text)
     if not passages:
         raise InputError("there are no passages.")
@@ -58,7 +59,7 @@ def queries_of(objects: Any) -> list[Query]:
         id_ = _new_id(id_ if id_ is not None else _field(record, "queries", "id", place), queries, place)
         if not text.strip():
             raise InputError(f"{place} ({id_}) is empty.")
-        _require_characters(f"{id_}{text}", place)
+        require_characters([id_, text], where=place)
         queries[id_] = Query(id_, text)
     if not queries:
         raise InputError("there are no queries.")
@@ -224,16 +225,6 @@ def _id(value: Any, place: str) -> str:
     except (TypeError, ValueError):
         pass
     raise InputError(f"{place}: {value!r} is neither a text nor a whole number.")
-
-
-def _require_characters(text: str, place: str) -> None:
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise InputError(
-                f"{place}: half of a surrogate pair (\\ud800 to \\udfff) is in it, which is no character: remove it."
-            ) from None
 
 
 def _new_id(value: Any, seen: Mapping[str, object], place: str) -> str:

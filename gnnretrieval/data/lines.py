@@ -155,7 +155,7 @@ def decoded(path: Path, number: int, raw: bytes) -> str:
         ) from None
 
 
-def require_characters(value: Any, path: Path, line: int | None, where: str = "") -> None:
+def require_characters(value: Any, path: Path | None = None, line: int | None = None, where: str = "") -> None:
     """Refuse a value of JSON with half of a surrogate pair in it: ``\\ud800`` is no character, and no file can hold it.
 
     Raises:

@@ -79,8 +79,8 @@ class EndpointEncoder:
         """Vectors ``(len(texts), d)`` float32, of length 1 if the similarity is cosine.
 
         A request that fails temporarily (rate limits, timeouts, 5xx) is sent again, after the time that the endpoint
-        says or a doubling wait. One of a few questions is sent again at most twice, within two seconds, and not after
-        a timeout or if the endpoint asks for a longer wait.
+        says or a doubling wait. A request of a few questions is sent again at most twice, after 0.5 s and 1 s, and not
+        after a timeout or if the endpoint asks for a longer wait.
 
         Raises:
             EndpointError: The endpoint cannot be reached, refuses the request, or does not answer with the vectors.

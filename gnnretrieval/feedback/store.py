@@ -198,7 +198,7 @@ class EventStore:
             now, before = time.time(), self._forgotten
             until = before["until"] | dict.fromkeys(sorted({*hashed, *(_hashed(text, key) for text in keys)}), now)
             # Written before the events are deleted: after a kill in between, what was made from them is not used again,
-            # and whoever holds the store next deletes them.
+            # and the next update deletes them.
             pending = sorted(hash_ for hash_, when in until.items() if when == now)
             write_json(self.path / _EPOCH, {"times": before["times"] + 1, "until": until, "pending": pending})
             self.finish_forgetting()

@@ -181,6 +181,9 @@ def test_a_setting_of_training_can_be_given_by_name(fitted, tmp_path):
     assert model.config["layer"] == "mean"
     with pytest.raises(InputError, match=r"unknown key 'epoch'.*Did you mean 'epochs'"):
         gnnretrieval.train(fitted.graph, tmp_path / "other", epoch=1)
+    for wrong in ({"epoch": 1}, {"seed": "many"}, {"layer": "gta"}):
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            gnnretrieval.train(fitted.graph, tmp_path / "other", model_settings(epochs=1), **wrong)
     same = train_gnn(
         fitted.graph, fitted.graph.dataset(), fitted.graph.features(), model_settings(epochs=1), tmp_path / "same"
     )

@@ -2,14 +2,18 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from gnnretrieval.baselines import BASELINES, EXPANSION, LEXICAL
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.baselines.rankings import open_baselines, rank_baselines
 from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import mean, per_query
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.recipes.recipe import CompareSettings
 from gnnretrieval.recipes.same_labels import COLD, WARM, compare_same_labels, split_by_labels
 
@@ -70,6 +74,20 @@ def test_some_baselines_alone_are_the_same_as_among_all(made, tiny_graph, tiny_d
     found = rank_baselines(*given, depth=20, only=("linear-head", "label-mean"))
     assert found.names == ["label-mean", "linear-head"]
     assert found.runs() == {name: made.runs()[name] for name in found.names}
+
+
+def test_where_no_question_shares_a_word_with_a_passage_the_ranking_by_words_is_empty(tmp_path):
+    passages, queries = ({f"{kind}{row}": f"{kind}word{row}" for row in range(8)} for kind in "pq")
+    labels = [{f"q{row}": f"p{row}"} for row in range(8)]
+    splits = {"dev": labels[6], "test": labels[7]}
+    train = {query: passage for label in labels[:6] for query, passage in label.items()}
+    dataset = Dataset.from_records(passages, queries, train, tmp_path / "data", **splits)
+    vectors = np.eye(8, dtype=np.float32)
+    features = Features.from_vectors(dataset, vectors, vectors, tmp_path / "features")
+    graph = build_graph(dataset, features, GraphSettings(k=2), tmp_path / "graph")
+    made = rank_baselines(graph, dataset, features, "test", tmp_path / "out", only=(LEXICAL,))
+    assert made.runs() == {LEXICAL: {}}
+    assert mean(per_query(dataset.split("test"), made.runs()[LEXICAL], ["RR@10"]))["RR@10"] == 0
 
 
 def test_questions_are_parted_by_whether_their_passages_have_training_questions(tiny_graph):

@@ -81,6 +81,16 @@ def test_what_is_written_is_read_back_in_the_same_order_with_the_same_float32(tm
     assert read_run(path) == {query_id: rank(scored) for query_id, scored in run.items()}
 
 
+def test_a_run_without_results_is_written_and_read_only_where_that_is_expected(tmp_path):
+    empty = {"q1": [], "q2": []}
+    with pytest.raises(InputError, match="nothing to write: none of the 2 queries"):
+        write_run(tmp_path / "run", empty, "bm25")
+    write_run(tmp_path / "run", empty, "bm25", may_be_empty=True)
+    assert read_run(tmp_path / "run", may_be_empty=True) == {}
+    with pytest.raises(InputError, match="empty"):
+        read_run(tmp_path / "run")
+
+
 def test_a_gzipped_run_is_the_same_bytes_every_time(tmp_path):
     write_run(tmp_path / "a.gz", RUN, "bm25")
     write_run(tmp_path / "b.gz", RUN, "bm25")

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
-from gnnretrieval.index.faiss_index import open_index
+from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.serve import ServeSettings, create_app
 from gnnretrieval.serve.served import CurrentVersion, open_version
@@ -209,6 +209,23 @@ def test_who_watches_goes_on_when_too_many_reloads_wait(run, question, monkeypat
             assert time.monotonic() < end
             time.sleep(0.02)
     assert len(refused) == 2
+
+
+def test_an_index_that_changes_while_a_retriever_opens_it_is_opened_again(run, question, monkeypatch):
+    best, real, opened_at = Retriever.open(run).search(question, 1)[0].id, Index.keep_open, []
+
+    def keep_open(index, in_memory=False):
+        opened_at.append(index.hash)
+        if len(opened_at) == 1:
+            remove_passages(run / "index", [best])
+        real(index, in_memory)
+
+    monkeypatch.setattr(Index, "keep_open", keep_open)
+    retriever = Retriever.open(run)
+    assert len(set(opened_at)) == len(opened_at) == 2
+    hits = retriever.search(question, 100)
+    assert len(hits) == retriever.num_passages
+    assert best not in {hit.id for hit in hits}
 
 
 def test_requests_during_reloads_are_each_of_one_version(run, question):

@@ -109,6 +109,7 @@ def test_a_pair_that_a_batch_has_twice_is_masked_once(monkeypatch):
 def test_reciprocal_rank_counts_a_tie_against_the_query_and_cuts_at_ten():
     vectors = torch.tensor([[1.0], [1.0], [0.5]])
     assert reciprocal_ranks(vectors, torch.ones(2, 1), [[0], [0, 1]]).tolist() == [0.5, 1.0]
+    assert reciprocal_ranks(torch.full((11, 1), torch.nan), torch.ones(1, 1), [[0]]).tolist() == [0.0]
     many = torch.arange(20.0)[:, None]
     assert reciprocal_ranks(many, torch.ones(2, 1), [[10], [9]]).tolist() == [0.1, 0.0]
 

@@ -124,7 +124,7 @@ class _Nodes:
         self.bank_rows: Rows = bank_rows(torch.from_numpy(visible)).numpy()
         self._lengths = (1.0, 1.0)
         if not store.similarity.normalize:
-            self._lengths = _mean_length(store.passage_features), _mean_length(store.query_features)
+            self._lengths = mean_length(store.passage_features), mean_length(store.query_features)
 
     def queries(self, rows: Rows) -> Tensor:
         """Vectors of questions ``(r, d)``."""
@@ -150,7 +150,8 @@ class _Nodes:
         return prepared if similarity.normalize else prepared / length
 
 
-def _mean_length(vectors: NDArray[np.floating]) -> float:
+def mean_length(vectors: NDArray[np.floating]) -> float:
+    """Mean length of vectors ``(m, d)``, read in blocks."""
     total = 0.0
     for part in blocks(len(vectors), _READ):
         total += float(np.linalg.norm(gather_rows(vectors, np.arange(part.start, part.stop)), axis=1).sum())
