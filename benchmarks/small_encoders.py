@@ -1,4 +1,4 @@
-"""DPR, RetroMAE, RocketQAv2 and SPLADE on a small sample of squad-open, beside the GNN-encoder.
+"""DPR, RetroMAE, Condenser, RocketQAv2 and SPLADE on a small sample of squad-open, beside the GNN-encoder.
 
     .venv/bin/python benchmarks/small_encoders.py --data DIRECTORY --work WORK
 
@@ -39,22 +39,28 @@ from gnnretrieval.storage.provenance import git_revision, library_versions, writ
 SYSTEMS = {
     "dpr": ["dpr"],
     "retromae": ["retromae"],
-    "splade": ["splade"],
+    "cocondenser": ["condenser", "cocondenser"],
+    "splade-distilled": ["splade", "splade-distilled"],
     "term-weights": ["term-weights"],
     "rocketqav2": ["step-1", "rocketqav2"],
 }
-SPARSE = ("splade", "term-weights")
+PRETRAINED = ("retromae", "condenser", "cocondenser")
+SPARSE = ("splade", "splade-distilled", "term-weights")
 NAMES = {
     "bm25": "BM25",
     "start": "dual-encoder (untuned MiniLM)",
     "gnn-encoder": "GNN-encoder over it",
     "dpr": "DPR",
     "retromae": "RetroMAE on the passages, then DPR",
+    "condenser": "Condenser on the passages, then DPR",
+    "cocondenser": "Condenser and coCondenser on the passages, then DPR",
     "step-1": "RocketQA, step 1 (in-batch negatives)",
     "rocketqav2": "RocketQAv2, from step 1",
     "splade": "SPLADE",
+    "splade-distilled": "SPLADE, then distilled from a cross-encoder",
     "term-weights": "term weights: SPLADE without expansion",
     "gnn-encoder + splade": "GNN-encoder and SPLADE, by weights chosen on dev",
+    "gnn-encoder + splade-distilled": "GNN-encoder and distilled SPLADE, likewise",
     "gnn-encoder + term-weights": "GNN-encoder and term weights, likewise",
     "gnn-encoder + bm25": "GNN-encoder and BM25, likewise",
 }
@@ -107,10 +113,10 @@ def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
             )
             assert recipe_run is not None
             runs |= {system: recipe_run.runs[system] for system in (*systems, "bm25", "start") if system not in runs}
-            if name in SPARSE:
-                sparse = open_sparse_features(place / "made" / f"{name}-features")
-                beside[name] = sparse_run(sparse, dev, DEPTH)
-                bytes_of[name] = 8 * sparse.meta["num_passage_terms"] / passages
+            for system in (system for system in systems if system in SPARSE):
+                sparse = open_sparse_features(place / "made" / f"{system}-features")
+                beside[system] = sparse_run(sparse, dev, DEPTH)
+                bytes_of[system] = 8 * sparse.meta["num_passage_terms"] / passages
         for name, on_dev in beside.items():
             fusion = choose_fusion([by_index(dev), on_dev], one_set.dataset.split("dev"))
             joined = fuse([by_index(test), runs[name]], "weighted", weights=fusion.weights)
@@ -119,12 +125,11 @@ def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
         for name, run in runs.items():
             values.setdefault(name, []).append(one_set.measured(run))
             say(f"{one_set.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
-    dense = dict.fromkeys(
-        ("start", "gnn-encoder", "dpr", "retromae", "step-1", "rocketqav2"), dual.meta["bytes"] / passages
-    )
+    one_vector = ("start", "gnn-encoder", *PRETRAINED, "dpr", "step-1", "rocketqav2")
+    dense = dict.fromkeys(one_vector, dual.meta["bytes"] / passages)
     bytes_of |= dense | {f"gnn-encoder + {name}": dense["gnn-encoder"] + bytes_of[name] for name in SPARSE}
     means = {name: mean_by_question([measures[RR] for measures in every]) for name, every in values.items()}
-    pairs = {"retromae": "dpr", "rocketqav2": "step-1"}
+    pairs = {**dict.fromkeys(PRETRAINED, "dpr"), "rocketqav2": "step-1", "splade-distilled": "splade"}
     return {
         "passages": passages,
         "questions": len(test),

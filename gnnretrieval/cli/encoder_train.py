@@ -45,8 +45,8 @@ def train(
 ) -> None:
     """Train an encoder by a RECIPE, a TOML file or one of these names.
 
-    Of one vector: dpr, rocketqa, rocketqav2, pair, dcsr, ance, adore, retromae. Of several: colbert, coil, me-bert. Of
-    terms: splade, term-weights. RECIPE reader trains a reader.
+    Of one vector: dpr, rocketqa, rocketqav2, pair, dcsr, ance, adore, retromae, cocondenser. Of several: colbert, coil,
+    me-bert. Of terms: splade, splade-distilled, term-weights. RECIPE reader trains a reader.
 
     Every stage is an artifact in --out. A trained encoder can be used like a checkpoint, for example with encoder
     encode --checkpoint. After an interruption, the same command continues. To train with several processes:

@@ -28,7 +28,7 @@ StageKind = Literal["pre-train", "encoder", "cross-encoder", "reader", "negative
 FEATURES = "-features"  # suffix of the directory of a stage's features
 _TAKEN = {BM25, START, LABELS, "rankings", "dataset"}
 _USED: dict[str, set[str]] = {
-    "pre-train": set(),
+    "pre-train": {"start"},
     "encoder": {"examples", "start", "encoder", "cross_encoder"},
     "cross-encoder": {"examples", "dev"},
     "reader": {"examples", "dev"},

@@ -10,6 +10,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.data.runs.trec import Run, read_run, write_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, encode_dataset
+from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.sparse_features import SparseFeatures, encode_sparse
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.evaluation import (
@@ -158,7 +159,8 @@ class _Run:
         place = self.out / stage.name
         common = {**self._common, "ranks": self.ranks.calling(stage.name)}
         if stage.kind == "pre-train":
-            return pretrain(self.dataset, self.recipe.start_settings(self.small), settings, place, **common)
+            encoder = self._start_of(stage, self.recipe.start_settings(self.small))
+            return pretrain(self.dataset, encoder, settings, place, **common)
         if stage.kind != "encoder":
             checkpoint = self.recipe.encoder_settings(self.small).checkpoint
             examples, dev = self._examples(stage.examples[0]), self._examples(str(stage.dev))
@@ -166,13 +168,10 @@ class _Run:
                 return train_reader(self.dataset, examples, dev, checkpoint, settings, place, **common)
             checkpoint = self.recipe.cross_encoder_checkpoint or checkpoint
             return train_cross_encoder(self.dataset, examples, dev, checkpoint, settings, place, **common)
-        encoder = self.recipe.encoder_settings(self.small, stage)
-        if stage.start is not None:
-            encoder = encoder.model_copy(update={"checkpoint": str(self.out / stage.start), "query_checkpoint": None})
         return train_dual_encoder(
             self.dataset,
             [self._examples(name) for name in stage.examples if name != LABELS],
-            encoder,
+            self._start_of(stage, self.recipe.encoder_settings(self.small, stage)),
             settings,
             place,
             labels=LABELS in stage.examples,
@@ -180,6 +179,12 @@ class _Run:
             split=self.recipe.split,
             **common,
         )
+
+    def _start_of(self, stage: Stage, encoder: EncoderSettings) -> EncoderSettings:
+        """The encoder that a stage continues to train: another stage's, or the recipe's checkpoint."""
+        if stage.start is None:
+            return encoder
+        return encoder.model_copy(update={"checkpoint": str(self.out / stage.start), "query_checkpoint": None})
 
     def _cross_encoder(self, stage: Stage) -> str | None:
         """Path or name of a stage's cross-encoder."""

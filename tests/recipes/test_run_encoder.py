@@ -25,6 +25,8 @@ ENCODERS = {
     "splade": ["splade"],
     "term-weights": ["term-weights"],
     "retromae": ["retromae"],
+    "cocondenser": ["condenser", "cocondenser"],
+    "splade-distilled": ["splade", "splade-distilled"],
 }
 
 

@@ -1,4 +1,4 @@
-"""Pre-training on passages: masked language modelling and RetroMAE."""
+"""Pre-training on passages: masked language modelling, RetroMAE, Condenser and coCondenser."""
 
 import shutil
 
@@ -16,7 +16,8 @@ from gnnretrieval.encoders.loading import has_language_model_head
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.training.encoder.inspection import inspection, inspection_lines, open_trained
-from gnnretrieval.training.encoder.pretrain_task import EnhancedDecoder, PretrainTask, PretrainTower, pretrain_loss
+from gnnretrieval.training.encoder.pretrain_heads import CondenserHead, EnhancedDecoder
+from gnnretrieval.training.encoder.pretrain_task import PretrainTask, PretrainTower, pretrain_loss
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings, PretrainSettings
 from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
 from gnnretrieval.training.encoder.train_pretrained import pretrain
@@ -28,7 +29,7 @@ SETTINGS = PretrainSettings(
 TEXTS = ["kobe sefi lumi dada bada gogo", "dada bada kobe", "lumi"]
 
 
-@pytest.fixture(scope="module", params=["mlm", "retromae"])
+@pytest.fixture(scope="module", params=["mlm", "retromae", "condenser", "cocondenser"])
 def tower(request, tiny_checkpoint):
     torch.manual_seed(0)
     checkpoint = find_checkpoint(str(tiny_checkpoint.with_name("tiny-bert-bert")))
@@ -36,15 +37,15 @@ def tower(request, tiny_checkpoint):
 
 
 def test_the_encoder_predicts_the_masked_share_of_a_text_and_never_special_tokens(tower):
-    items = tower.items([" ".join(["kobe"] * 25)] * 40)
+    items = tower.items([" ".join(["kobe"] * 25)] * 40, 32)
     rows = tower.rows(items).detach()
     assert 0.25 < float(rows[:, 1].sum()) / sum(len(item.ids) - 2 for item in items) < 0.35
-    (item,) = tower.items(["lumi"])
+    (item,) = tower.items(["lumi"], 32)
     assert float(tower.rows([item]).detach()[0, 1]) in range(1, len(item.ids) - 1)  # at least one, and no special token
 
 
 def test_a_row_holds_the_loss_of_the_masked_tokens(tower):
-    (item,) = tower.items(["kobe sefi lumi dada"])
+    (item,) = tower.items(["kobe sefi lumi dada"], 32)
     torch.manual_seed(5)
     row = tower.rows([item]).detach()[0]
     torch.manual_seed(5)
@@ -86,7 +87,7 @@ def test_a_token_is_decoded_from_the_vector_and_what_it_sees_alone():
 def test_the_decoder_rebuilds_every_token_of_the_text(tiny_checkpoint):
     checkpoint = find_checkpoint(str(tiny_checkpoint.with_name("tiny-bert-bert")))
     tower = PretrainTower(checkpoint, CPU, SETTINGS)
-    items = tower.items(TEXTS)
+    items = tower.items(TEXTS, 32)
     rows = tower.rows(items)
     assert rows[:, 4].tolist() == [len(item.ids) - 2 for item in items]
     pretrain_loss(rows).backward()
@@ -97,6 +98,84 @@ def test_the_loss_is_a_mean_over_predicted_tokens_of_encoder_and_decoder():
     rows = torch.tensor([[2.0, 1, 0, 3, 2], [4, 2, 1, 9, 4]])
     assert float(pretrain_loss(rows)) == pytest.approx(6 / 3 + 12 / 6)
     assert float(pretrain_loss(torch.tensor([[2.0, 1, 0, 0, 0]]))) == 2.0
+
+
+def pretraining(tiny_checkpoint, objective, **settings):
+    checkpoint = find_checkpoint(str(tiny_checkpoint.with_name("tiny-bert-bert")))
+    chosen = SETTINGS.model_copy(update={"objective": objective, **settings})
+    torch.manual_seed(0)
+    return PretrainTask(TEXTS, TEXTS, PretrainTower(checkpoint, CPU, chosen), chosen)
+
+
+def test_condensers_head_predicts_the_same_tokens_from_early_states_and_the_vector_of_the_last_layer(tiny_checkpoint):
+    task = pretraining(tiny_checkpoint, "condenser")
+    tower, layers = task.tower, task.tower.model.base_model.encoder.layer
+    rows = tower.rows(task.items)
+    assert torch.equal(rows[:, 3 + 1], rows[:, 1])
+    given = []
+    hooks = [
+        layers[len(layers) // 2 - 1].register_forward_hook(lambda _, __, out: given.append(out)),
+        tower.module["decoder"].register_forward_pre_hook(lambda _, read: given.extend(read)),
+    ]
+    tower.rows(task.items)
+    early, vectors, states, present = given
+    torch.testing.assert_close(states, early[0] if isinstance(early, tuple) else early)
+    assert vectors.shape == (3, tower.model.config.hidden_size)
+    assert present.sum(1).tolist() == [len(item.ids) for item in task.items]
+    for hook in hooks:
+        hook.remove()
+    pretrain_loss(rows).backward()
+    assert all(parameter.grad is not None for parameter in tower.module.parameters() if parameter.requires_grad)
+
+
+def test_condensers_head_reads_the_vector_in_place_of_the_first_token_and_no_padding():
+    torch.manual_seed(0)
+    head = CondenserHead(8, 2)
+    vectors, early, present = torch.randn(1, 8), torch.randn(1, 4, 8), torch.tensor([[True, True, True, False]])
+    before = head(vectors, early, present)
+    early[0, 0] += 1
+    early[0, 3] += 1
+    torch.testing.assert_close(head(vectors, early, present)[:, :3], before[:, :3])
+    assert not torch.allclose(head(vectors + 1, early, present)[:, :3], before[:, :3])
+    assert not torch.equal(*(layer.linear1.weight for layer in head.layers))  # each starts from weights of its own
+
+
+def test_spans_are_disjoint_parts_of_a_text_and_change_by_epoch(tiny_checkpoint):
+    task = pretraining(tiny_checkpoint, "cocondenser", max_tokens=8, batch_size=3)
+    whole = {item.ids[1:-1] for item in task.items}
+    assert max(map(len, whole)) > 6  # longer than one span may be
+    cuts = set()
+    for epoch in range(20):
+        items = task.batch(epoch, 0).items
+        assert len(items) == 2 * len(TEXTS)
+        for one, two in zip(items[::2], items[1::2], strict=True):
+            first, second = one.ids[1:-1], two.ids[1:-1]
+            assert (one.ids[0], one.ids[-1]) == (two.ids[0], two.ids[-1]) == (task.dev[0].ids[0], task.dev[0].ids[-1])
+            pairs = {(text[:cut][:6], text[cut:][:6]) for text in whole for cut in range(1, len(text))}
+            assert (first, second) in pairs
+            cuts.add((len(first), len(second)))
+    assert len(cuts) > 3
+    assert max(len(item.ids) for item in task.dev) == 8
+
+
+def test_a_text_of_one_token_is_its_own_other_span_and_an_empty_one_trains(tiny_checkpoint):
+    task = pretraining(tiny_checkpoint, "cocondenser")
+    task.items = task.tower.items(["lumi"], 32)[:1] + task.tower.items([""], 32)
+    one = task.tower.tokenizer.convert_tokens_to_ids("lumi")
+    task.items[0] = task.items[0]._replace(ids=(task.items[0].ids[0], one, task.items[0].ids[-1]))
+    items = task.batch(0, 0).items
+    assert items[::2] == items[1::2]
+    assert torch.isfinite(pretrain_loss(task.tower.rows(items)))
+
+
+def test_the_other_span_of_a_text_is_found_among_all_spans_of_the_batch():
+    vectors = torch.tensor([[1.0, 0], [2.0, 0], [0, 3.0], [0, 1.0]])  # two texts of two spans
+    rows = torch.cat([torch.zeros(4, 5), vectors], dim=1)
+    expected = []
+    for one, other in ((0, 1), (1, 0), (2, 3), (3, 2)):
+        scores = torch.stack([vectors[one] @ vectors[row] for row in range(4) if row != one])
+        expected.append(torch.logsumexp(scores, 0) - vectors[one] @ vectors[other])
+    assert float(pretrain_loss(rows)) == pytest.approx(float(torch.stack(expected).mean()))
 
 
 def test_dev_masks_the_same_tokens_every_time_and_leaves_the_generator_alone(tower):

@@ -170,17 +170,19 @@ class PretrainSettings(LoopSettings):
 
     Attributes:
         objective: ``mlm``: masked language modelling (BERT); ``retromae``: also a decoder that rebuilds the passage
-            from its vector (RetroMAE).
+            from its vector (RetroMAE); ``condenser``: also a head that predicts from early states and the vector
+            (Condenser); ``cocondenser``: also a contrastive loss of two spans of each passage (coCondenser).
         mask_share: Share of a passage's tokens that the encoder predicts.
         decoder_mask_share: Share of the context that is hidden from each token that the decoder predicts.
-        pooling: The vector that the decoder reads: ``mean`` of the tokens, or ``cls``. Train with the same pooling.
-        max_tokens: Maximum length of a passage in tokens.
+        pooling: The vector that the decoder or head reads: ``mean`` of the tokens, or ``cls``. Train with the same
+            pooling.
+        max_tokens: Maximum length of a passage, or of each span of coCondenser, in tokens.
     """
 
     epochs: int = Field(8, ge=1)
     batch_size: int = Field(64, ge=1)
     learning_rate: float = Field(1e-4, gt=0)
-    objective: Literal["mlm", "retromae"] = "retromae"
+    objective: Literal["mlm", "retromae", "condenser", "cocondenser"] = "retromae"
     mask_share: float = Field(0.3, gt=0, lt=1)
     decoder_mask_share: float = Field(0.5, ge=0, le=1)
     pooling: Literal["mean", "cls"] = "mean"
