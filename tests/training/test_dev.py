@@ -163,13 +163,15 @@ def test_a_window_of_equal_measurements_gains_nothing():
     assert choose_scale(found, base, np.zeros(len(base), dtype=int)) == (0.0, 0.0, 1.0)
 
 
-def test_a_scale_is_worth_what_it_gains_on_the_kind_of_question_that_gains_least():
+def test_a_scale_that_harms_a_kind_of_question_is_not_chosen():
     parts = [0, 0, 0, 0, 1, 1]
-    measured = {0.0: [0.0] * 4 + [0.5, 0.5], 0.5: [0.2] * 4 + [0.6, 0.5], 1.0: [0.9] * 4 + [0.1, 0.5]}
+    measured = {0.0: [0.0] * 4 + [0.5, 0.5], 0.5: [0.2] * 4 + [0.6, 0.5], 1.0: [0.9] * 4 + [0.1, 0.2]}
     found = chosen(measured, parts)
-    assert (found.scale, found.gain) == (0.5, pytest.approx(0.05))
-    assert found.p == pytest.approx(stats.ttest_1samp([0.1, 0.0], 0, alternative="greater").pvalue)
+    assert (found.scale, found.gain) == (0.5, pytest.approx(0.15))
+    gains = [0.2] * 4 + [0.1, 0.0]
+    assert found.p == pytest.approx(stats.ttest_1samp(gains, 0, alternative="greater").pvalue)
     assert chosen(measured).scale == 1.0
+    assert chosen({1.0: measured[1.0]}, parts).p == 1.0  # nothing harmless to choose
 
 
 def test_by_clicks_only_passages_that_were_shown_are_ranked_and_questions_count_by_their_weights(tiny_graph, model):

@@ -143,6 +143,26 @@ def test_a_gain_of_one_question_keeps_no_rung(gain):
     assert not any(rung.kept for rung in climb(measure).rungs)
 
 
+def test_what_harms_a_kind_of_question_is_not_kept_however_much_others_gain():
+    """Of two weights of the mean the larger gains more, but the questions of a small kind lose by it."""
+    kinds = np.repeat([0, 1], [200, 50])
+    noise = np.random.default_rng(0).normal(0, 0.02, 250)
+
+    def measure(messages: Messages) -> np.ndarray:
+        others, small = {0.1: (0.05, 0.02), 0.2: (0.20, -0.10)}.get(messages.mean, (0.0, 0.0))
+        return 0.5 + np.where(kinds == 0, others, small) + noise * bool(messages.mean)
+
+    assert climb(measure, steps=(), parts=kinds).messages.mean == 0.1
+    assert climb(measure, steps=()).messages.mean == 0.2
+
+    def harmful(messages: Messages) -> np.ndarray:
+        return 0.5 + np.where(kinds == 0, 0.2, -0.1) * bool(messages.mean) + noise * bool(messages.mean)
+
+    found = climb(harmful, steps=(), parts=kinds)
+    assert found.messages == Messages()
+    assert not found.rungs[0].kept
+
+
 def test_equal_measurements_keep_the_dual_encoder():
     found = climb(lambda messages: np.linspace(0, 1, 50))
     assert found.messages == Messages()

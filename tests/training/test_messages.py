@@ -124,7 +124,9 @@ def test_without_a_dev_split_questions_are_held_out_and_neither_prior_nor_local_
     monkeypatch.setattr(module, "climb", lambda measure, **given: seen.append(given) or climb(measure, **given))
     made = train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED, tmp_path / "model")
     assert seen[0]["priors"] == seen[0]["scalings"] == (0.0,)
-    assert set(seen[0]["parts"]) == {0, 1}
+    kinds = np.bincount(seen[0]["parts"])
+    assert len(kinds) == 3
+    assert made.meta["dev"]["cross_validated"] > kinds[2] / 2  # few are held out, so that others join the single ones
     assert made.meta["dev"]["split"] == "held-out training queries"
     assert made.meta["messages"]["prior"] == 0
 

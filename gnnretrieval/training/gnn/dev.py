@@ -18,6 +18,7 @@ from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.training.gnn.embedding import gated_contexts
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors
+from gnnretrieval.training.gnn.ladder import harms
 
 CUTOFF = 10
 
@@ -184,8 +185,8 @@ class ScaleChoice(NamedTuple):
 
     Attributes:
         scale: ``λ``.
-        gain: Mean gain in RR@10 over the dual-encoder, for the kind of question that gains least.
-        p: p-value of the gain by a one-sided paired t-test, the largest of all kinds; 1 without a gain to test.
+        gain: Mean gain in RR@10 over the dual-encoder.
+        p: p-value of the gain by a one-sided paired t-test; 1 without a gain to test.
     """
 
     scale: float
@@ -194,27 +195,23 @@ class ScaleChoice(NamedTuple):
 
 
 def choose_scale(
-    measured: Mapping[float, NDArray[np.float64]], base: NDArray[np.float64], parts: NDArray[np.integer]
+    measured: Mapping[float, NDArray[np.float64]], base: NDArray[np.float64], parts: NDArray[np.integer] | None
 ) -> ScaleChoice:
     """The scale with the largest gain, the smallest of equal ones.
 
-    If dev has several kinds of question (``parts``), the gain of a scale is that of the kind that gains least.
+    If dev has several kinds of question (``parts``), a scale by which one of them loses more than a standard error is
+    not chosen.
 
     Args:
         measured: RR@10 of each query ``(q,)`` by scale.
         base: RR@10 of each query by the dual-encoder ``(q,)``.
-        parts: ``(q,)`` kind of each question.
+        parts: ``(q,)`` kind of each question; None: one kind.
     """
-    kinds = [parts == part for part in np.unique(parts)]
     # Rounded, because a mean of equal values may differ from them by 1e-19, which a t-test finds significant.
     differences = {scale: np.round(measured[scale] - base, 12) for scale in sorted(measured)}
-
-    def gain(scale: float) -> float:
-        return min(float(differences[scale][kind].mean()) for kind in kinds)
-
-    scale = max(differences, key=gain)
-    p = max(_p_of_gain(differences[scale][kind]) for kind in kinds)
-    return ScaleChoice(scale, gain(scale), p)
+    harmless = [scale for scale, gains in differences.items() if not harms(gains, parts)]
+    scale = max(harmless or differences, key=lambda scale: float(differences[scale].mean()))
+    return ScaleChoice(scale, float(differences[scale].mean()), _p_of_gain(differences[scale]) if harmless else 1.0)
 
 
 def _p_of_gain(differences: NDArray[np.float64]) -> float:

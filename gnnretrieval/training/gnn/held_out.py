@@ -1,8 +1,9 @@
 """The dev questions: those of the dev split or, without one, training questions held out of the graph.
 
-Two kinds of question are held out, because later questions may be of either kind. One is all questions of some
-passages, while similar passages keep theirs. The other is all questions of some *topics* (a passage and those most
-similar to it), as for a new document. A setting is judged by the kind on which it does worse.
+Three kinds of question are held out, because later questions may be of any kind. One is all questions of some passages,
+while similar passages keep theirs. Another is all questions of some *topics* (a passage and those most similar to it),
+as for a new document. The third is single questions, as if the later questions were like those that are known. A
+setting is judged by all of them together, and must not harm any kind.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from gnnretrieval.feedback.clicked_questions import ClickedQuestions, clicked_qu
 from gnnretrieval.graph.mask import mask_queries
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
-from gnnretrieval.storage.arrays import gather_rows
+from gnnretrieval.storage.arrays import blocks, gather_rows
 
 DEV_NAMES = ("dev", "validation", "val")
-HELD_OUT = 0.1  # share of the training queries held out for each kind, without a dev split
+BY_PASSAGE, BY_TOPIC, BY_QUESTION = range(3)  # kinds of held-out questions
+HELD_OUT = 1 / 12  # share of the training queries held out for each kind, without a dev split
 MOST_HELD_OUT = 2000  # of each kind: more decide nothing that these do not
 TOPIC = 32  # maximum number of passages of a topic; a hundredth of the corpus if that is less
 _SEEDS = 64  # topics searched together
+_ROWS = 4096  # vectors compared together
 
 
 class HeldOut(NamedTuple):
@@ -39,7 +42,7 @@ class HeldOut(NamedTuple):
         texts: Texts of the questions.
         relevant: Rows of each question's relevant passages.
         hidden: ``(n,)`` bool, True for queries that are kept out of training and of its graph; None: there are none.
-        parts: ``(q,)`` int64, 1 for the questions of held-out topics, else 0.
+        parts: ``(q,)`` int64, the kind of each held-out training question; 0 for those of a dev split.
         clicked: How the questions count in a dataset from event logs; None: all alike.
         clicked_in_graph: The same for the ``n`` queries of the graph.
     """
@@ -81,7 +84,7 @@ def held_out_queries(
     seed: int,
     unseen: NDArray[np.bool_] | None = None,
 ) -> HeldOut:
-    """The dev split's questions; without one, a tenth of the graph's by passage, and as many by topic.
+    """The dev split's questions; without one, a quarter of the graph's: by passage, by topic, and single ones.
 
     Args:
         store: The graph.
@@ -148,19 +151,22 @@ def _held_out_of_training(
     by_topic = _of_topics(store, labels, len(labelled), rng)
     if (by_passage | by_topic).all():  # too few questions for both kinds
         by_topic[:] = False
+    by_question, copies = _single_questions(store, labelled, by_passage | by_topic, rng)
     new = np.ones(len(labelled), dtype=bool) if unseen is None else unseen[labelled]
     if by_passage.all() or not (by_passage & new).any():
         raise GnnRetrievalError(
             f"{dataset.path}: there is no dev split, and too few training queries to hold some out: add one."
         )
-    hidden = np.zeros(store.num_queries, dtype=bool)
-    hidden[labelled[by_passage | by_topic]] = True
-    is_dev = hidden if unseen is None else hidden & unseen
+    is_dev = np.zeros(store.num_queries, dtype=bool)
+    is_dev[labelled[by_passage | by_topic | by_question]] = True
+    hidden = is_dev.copy()
+    hidden[labelled[copies]] = True
+    is_dev &= True if unseen is None else unseen
     rows = np.flatnonzero(is_dev)
     relevant = passages_by_query(store.labels[is_dev[store.labels[:, 0]]])
     with store.texts() as texts:
         dev_texts = texts.texts_of_queries(rows.tolist())
-    parts = by_topic[is_dev[labelled]].astype(np.int64)
+    parts = np.select([by_question, by_topic], [BY_QUESTION, BY_TOPIC], BY_PASSAGE)[is_dev[labelled]]
     return HeldOut(
         "held-out training queries",
         store.query_features[rows],
@@ -191,6 +197,31 @@ def _of_topics(store: Graph, labels: Rows, num_queries: int, rng: np.random.Gene
                 return chosen
             chosen[labels[np.isin(labels[:, 1], passages), 0]] = True
     return chosen
+
+
+def _single_questions(
+    store: Graph, labelled: NDArray[np.int64], taken: NDArray[np.bool_], rng: np.random.Generator
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Masks of single questions that are not ``taken``, and of their copies, which would give the answer away."""
+    first = first_copies(store.query_features, labelled)
+    wanted = round(_share(len(labelled)) * len(labelled))
+    left = rng.permutation(np.flatnonzero(~taken & (first == labelled)))[:wanted]
+    chosen = np.zeros(len(labelled), dtype=bool)
+    chosen[left] = True
+    return chosen, np.isin(first, labelled[left]) & ~chosen
+
+
+def first_copies(vectors: NDArray[np.floating], rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """For each of these rows of vectors the first with the same vector ``(r,)``: the same text under another id."""
+    first = dict[int, int]()  # by hash: vectors themselves would take the memory of all
+    found = np.empty(len(rows), dtype=np.int64)
+    for part in blocks(len(rows), _ROWS):
+        gathered = gather_rows(vectors, rows[part], vectors.dtype)
+        found[part] = [
+            first.setdefault(hash(vector.tobytes()), row)
+            for vector, row in zip(gathered, rows[part].tolist(), strict=True)
+        ]
+    return found
 
 
 def passages_by_query(labels: Rows) -> dict[int, list[int]]:

@@ -35,7 +35,7 @@ from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.joint import require_encoder
 from gnnretrieval.training.gnn.judged import Judged, questions_beside, rows_of
-from gnnretrieval.training.gnn.ladder import MEANS, message_graph
+from gnnretrieval.training.gnn.ladder import MEANS, harms, mean_and_error, message_graph
 from gnnretrieval.training.gnn.messages import (
     MessagesTraining,
     TrainedMessages,
@@ -60,8 +60,9 @@ class JointMessages(NamedTuple):
         trained: What is kept: of joint training, or the ladder's.
         epoch: Best epoch; 0: the query encoder did not change.
         dev: Mean RR@10 on dev of what is kept.
-        gain: Gain over the ladder's choice, of the kind of question that gains least.
+        gain: Mean gain over the ladder's choice.
         error: Its standard error.
+        harms: Whether one kind of held-out question loses more than a standard error.
         p: One-sided p-value of the gain over the dual-encoder, times ``tried``.
         tried: Number of settings tried: epochs times weights, and the ladder's.
         beside: Number of training questions that were left out of training to be judged beside few dev questions.
@@ -74,6 +75,7 @@ class JointMessages(NamedTuple):
     dev: float
     gain: float
     error: float
+    harms: bool
     p: float
     tried: int
     beside: int
@@ -82,7 +84,7 @@ class JointMessages(NamedTuple):
     @property
     def better(self) -> bool:
         """Whether it is kept: better than the ladder's choice by a standard error, with a gain that is significant."""
-        gains = self.epoch > 0 and self.gain > self.error
+        gains = self.epoch > 0 and self.gain > self.error and not self.harms
         return gains and (self.ladder.is_significant or self.p <= self.ladder.evidence)
 
     @property
@@ -280,7 +282,7 @@ def train_joint_messages(
     graph = message_graph(store, held_out.hidden)
     dev = Judged.of(graph, {}, held_out.queries, held_out.relevant, held_out.clicked)
     beside = None
-    if is_few(held_out):
+    if held_out.is_split and is_few(held_out):
         beside = questions_beside(graph, dev, settings.seed, may_teach, held_out.clicked_in_graph)
     chosen = ladder.trained.messages._replace(level=0.0)  # the encoder in training has another
     frozen = [(dev, ladder.heads if chosen.steps else None)]
@@ -329,17 +331,17 @@ def _compared(
         for messages in (ladder.trained.messages._replace(level=0.0), Messages())
     )
     values = made.dev.values()[weight]
-    parts = np.zeros(len(base), np.int64) if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))]
-    gains = [values[parts == part] - before[parts == part] for part in np.unique(parts)]
-    least = min(gains, key=lambda gain: float(gain.mean()))
+    parts = None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))]
+    gain, error = mean_and_error(values - before)
     tried = len(history) * len(MEANS) + ladder.climb.tried
     return JointMessages(
         ladder=ladder,
         trained=TrainedMessages(Heads.shared(made.head.matrix.detach().cpu()), made.dev.messages._replace(mean=weight)),
         epoch=int(best["epoch"]),
         dev=float(values[: len(frozen[0][0].relevant)].mean()),
-        gain=float(least.mean()),
-        error=float(least.std(ddof=1) / len(least) ** 0.5) if len(least) > 1 else float("inf"),
+        gain=gain,
+        error=error,
+        harms=harms(values - before, parts),
         p=min(1.0, tried * choose_scale({1.0: values}, base, parts).p),
         tried=tried,
         beside=sum(len(judged.relevant) for judged, _ in frozen[1:]),

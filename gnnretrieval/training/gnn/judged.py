@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, message_vectors
-from gnnretrieval.training.gnn.held_out import passages_by_query
+from gnnretrieval.training.gnn.held_out import first_copies, passages_by_query
 from gnnretrieval.training.gnn.ladder import HEADS, SIDES, heads_of, reciprocal_ranks
 
 MOST = 2000  # maximum number of dev questions used
@@ -93,7 +93,7 @@ class Judged:
 
 def cross_validated(
     graph: MessageGraph,
-    dev: Judged,
+    dev: Judged | None,
     steps: Sequence[int],
     seed: int,
     taught: Tensor,
@@ -104,14 +104,14 @@ def cross_validated(
     """Cross-validated training questions, which join the dev questions where these are few.
 
     The graph and the heads of a fold lack the fold's questions, and copies of them under other ids. Its heads make as
-    many passes over their questions as the final heads over all. A random sample is returned in which the share of
-    questions about passages with other questions is that of dev. If the dual-encoder ranks the sample better or worse
-    than dev (p < 0.01), the questions are of another kind, and none are returned; those of event logs are always
-    returned.
+    many passes over their questions as the final heads over all. With a dev split, a random sample is returned in which
+    the share of questions about passages with other questions is that of dev. If the dual-encoder ranks the sample
+    better or worse than dev (p < 0.01), the questions are of another kind, and none are returned; those of event logs
+    are always returned.
 
     Args:
         graph: The graph without the dev questions.
-        dev: The dev questions.
+        dev: The questions of the dev split; None: there is none, and all questions are returned.
         steps: Training steps of the final heads.
         seed: Seed of the folds, the heads and the sample.
         taught: ``(n,)`` bool, True for queries that may be used.
@@ -123,7 +123,7 @@ def cross_validated(
     usable = _usable(graph, taught)
     fold = np.full(len(graph.queries), -1)
     fold[usable] = rng.permutation(len(usable)) % FOLDS
-    first = _first_copies(graph, usable)
+    first = first_copies(graph.queries.numpy(), usable)
     fold[usable] = fold[first]  # copies of a question are in its fold: they would give its answer away
     judged_once = usable[first == usable]
     relevant = passages_by_query(graph.labels.numpy())
@@ -139,8 +139,8 @@ def cross_validated(
         relevant_here = [relevant[row] for row in here.tolist()]
         clicked_here = None if clicked is None else clicked.only(here.tolist())
         folds.append(Judged(inside, heads, graph.prepare(graph.queries[here]), relevant_here, clicked_here))
-    if not folds:
-        return []
+    if not folds or dev is None:
+        return folds
     # dev decides the mix of warm and cold questions: a graph helps the two kinds unequally
     warm = np.concatenate([judged.warm for judged in folds])
     kept = _matched(warm, float(dev.warm.mean()), rng)
@@ -175,7 +175,7 @@ def questions_beside(
     usable = _usable(graph, taught)
     chosen = np.zeros(len(graph.queries), dtype=bool)
     chosen[rng.permutation(usable)[: round(BESIDE * len(usable))]] = True
-    first = _first_copies(graph, usable)
+    first = first_copies(graph.queries.numpy(), usable)
     chosen[usable] = chosen[first]
     rows = usable[chosen[usable] & (first == usable)]
     if not len(rows):
@@ -194,12 +194,6 @@ def questions_beside(
     wanted = np.flatnonzero(kept).tolist()
     judged = replace(judged.only(wanted), graph=graph.without(torch.from_numpy(chosen)))
     return (chosen, judged) if _alike(dev, [judged] if wanted else []) else None
-
-
-def _first_copies(graph: MessageGraph, usable: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each of these queries the first of them with the same vector ``(u,)``: the same text under another id."""
-    first, vectors = dict[bytes, int](), graph.queries.numpy()
-    return np.array([first.setdefault(vectors[row].tobytes(), row) for row in usable.tolist()], dtype=np.int64)
 
 
 def _usable(graph: MessageGraph, taught: Tensor) -> NDArray[np.int64]:

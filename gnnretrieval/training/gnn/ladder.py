@@ -39,7 +39,7 @@ class Rung(NamedTuple):
         name: The part that is added.
         messages: The best of its settings.
         dev: Mean RR@10 over all questions.
-        gain: Gain over the last rung kept, for the kind of question that gains least.
+        gain: Mean gain over the last rung kept.
         error: Standard error of the gain.
         kept: Whether the rung is kept.
     """
@@ -59,7 +59,7 @@ class Climb(NamedTuple):
         messages: Messages of the last rung kept.
         dev: Their mean RR@10.
         dual_encoder: Mean RR@10 of the dual-encoder.
-        gain: Gain over the dual-encoder, for the kind of question that gains least.
+        gain: Mean gain over the dual-encoder.
         tried: Number of settings tried.
         p: One-sided p-value of the gain, corrected for the settings measured
             (:func:`gnnretrieval.resampling.corrected_ps`), but not for adding up the best of each rung. The caller
@@ -178,20 +178,14 @@ def climb(
         rejections: Rounds and step sizes of rejection to choose from.
         priors: Priors to choose from.
         scalings: Exponents of local scaling to choose from.
-        parts: ``(q,)`` kind of each dev question: a setting is judged by the kind that gains least. None: one kind.
+        parts: ``(q,)`` kind of each dev question: a setting that loses more than a standard error in one kind is not
+            kept. None: one kind.
         of_dev: Number of the questions, the first ones, that are of the dev split. Priors are chosen by these alone:
             the others, cross-validated training questions, do not show how often later questions will be about
             passages with training questions. None: all.
     """
     base = measure(Messages())
-    kinds = [np.ones(len(base), dtype=bool)] if parts is None else [parts == part for part in np.unique(parts)]
     kept, best, rungs, tried = Messages(), base, list[Rung](), dict[Messages, NDArray[np.float64]]()
-
-    def gained(values: NDArray[np.float64], over: NDArray[np.float64], first: int | None = None) -> tuple[float, float]:
-        """Mean gain of the kind that gains least, and its standard error; by the first questions alone, or all."""
-        gains = [(values - over)[:first][kind[:first]] for kind in kinds]
-        least = min(gains, key=lambda gain: float(gain.mean()))
-        return float(least.mean()), float(least.std(ddof=1) / len(least) ** 0.5) if len(least) > 1 else np.inf
 
     def rung(name: str, choices: Sequence[Messages], first: int | None = None) -> None:
         nonlocal kept, best
@@ -199,9 +193,12 @@ def climb(
         if not measured:
             return
         tried.update(measured)
-        choice = max(measured, key=lambda messages: gained(measured[messages], best, first)[0])  # first of equal ones
-        gain, error = gained(measured[choice], best, first)
-        better = gain > error * (1 + 1e-6)  # where one question gains, they are equal up to rounding
+        gains = {messages: values - best for messages, values in measured.items()}
+        harmless = {messages: gain for messages, gain in gains.items() if not harms(gain, parts)}
+        choice = max(harmless or gains, key=lambda messages: float(gains[messages][:first].mean()))  # first of equals
+        gain, error = mean_and_error(gains[choice][:first])
+        # where one question gains, they are equal up to rounding
+        better = bool(harmless) and gain > error * (1 + 1e-6)
         rungs.append(Rung(name, choice, float(measured[choice].mean()), gain, error, better))
         if better:
             kept, best = choice, measured[choice]
@@ -229,12 +226,27 @@ def climb(
     rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in rejections])
     if len(scalings) > 1:
         rung("local scaling, again", [kept._replace(scaling=scaling) for scaling in scalings])
-    gain, _ = gained(best, base)
-    p = 1.0
+    gain, p = float((best - base).mean()), 1.0
     if gain > 0:
-        gains = np.round(np.stack([best, *tried.values()]) - base, 12)
-        p = max(corrected_ps(gains[:, kind])[0] for kind in kinds)
+        p = corrected_ps(np.round(np.stack([best, *tried.values()]) - base, 12))[0]
     return Climb(kept, float(best.mean()), float(base.mean()), gain, len(tried), p, rungs)
+
+
+def harms(gains: NDArray[np.float64], parts: NDArray[np.integer] | None) -> bool:
+    """Whether one of several kinds of question loses more than a standard error.
+
+    Args:
+        gains: ``(q,)`` difference of each question.
+        parts: ``(q,)`` its kind; None: one kind, whose mean is what decides.
+    """
+    kinds: Sequence[int] = [] if parts is None else np.unique(parts).tolist()
+    losses = [mean_and_error(-gains[parts == kind]) for kind in kinds] if len(kinds) > 1 else []
+    return any(loss > error for loss, error in losses)
+
+
+def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and standard error; of one value the error is infinite."""
+    return float(values.mean()), float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.inf
 
 
 def _with_head_of(messages: Messages, other: Messages) -> Messages:

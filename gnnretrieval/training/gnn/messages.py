@@ -22,7 +22,7 @@ from gnnretrieval.platform.memory import memory_limit, require_memory
 from gnnretrieval.progress import progress, say
 from gnnretrieval.training.gnn.corpus_part import PASSAGES, CorpusPart, most_nodes
 from gnnretrieval.training.gnn.head import train_heads
-from gnnretrieval.training.gnn.held_out import HeldOut
+from gnnretrieval.training.gnn.held_out import BY_QUESTION, HeldOut
 from gnnretrieval.training.gnn.judged import FEW, FOLDS, MOST_HEADS, Judged, cross_validated, rows_of
 from gnnretrieval.training.gnn.ladder import (
     MOST_SETTINGS,
@@ -273,14 +273,16 @@ def train_over(
         tried = heads_of(graph, steps, settings.seed, taught, meter.advance, sides=sides)
         judged = [Judged.of(graph, tried, held_out.queries, held_out.relevant, held_out.clicked)]
         if few:
-            of_graph = held_out.clicked_in_graph
-            judged += cross_validated(graph, judged[0], steps, settings.seed, taught, meter.advance, sides, of_graph)
+            of_graph, split = held_out.clicked_in_graph, judged[0] if held_out.is_split else None
+            judged += cross_validated(graph, split, steps, settings.seed, taught, meter.advance, sides, of_graph)
     with progress("measuring on dev", MOST_SETTINGS, "settings") as meter:
 
         def measure(messages: Messages) -> NDArray[np.float64]:
             meter.advance(1)
             return np.concatenate([part.measure(messages) for part in judged])
 
+        beside = sum(len(part.relevant) for part in judged[1:])
+        parts = np.append(held_out.parts[rows_of(len(held_out.parts))], np.full(beside, BY_QUESTION))
         choice = climb(
             measure,
             steps=steps,
@@ -288,7 +290,7 @@ def train_over(
             rejections=rejections,
             priors=PRIORS if held_out.is_split else (0.0,),
             scalings=SCALINGS if held_out.is_split else (0.0,),
-            parts=None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))],
+            parts=None if held_out.is_split else parts,
             of_dev=len(judged[0].relevant),
         )
     messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
@@ -300,14 +302,13 @@ def train_over(
     trained = TrainedMessages(heads, messages)
     if messages.scaling:
         trained = trained.with_level(whole)
-    beside = sum(len(part.relevant) for part in judged[1:])
     passages = len(whole.passages)
     return MessagesTraining(choice, settings.evidence, without_dev, trained, dev, before, beside, passages)
 
 
 def is_few(held_out: HeldOut) -> bool:
     """Whether these dev questions are so few that cross-validated training questions join them."""
-    return held_out.is_split and len(held_out.relevant) < FEW
+    return len(held_out.relevant) < FEW
 
 
 def require_fit(store: Graph) -> None:

@@ -343,8 +343,8 @@ def _say_how_it_chooses(held_out: HeldOut) -> None:
     if held_out.is_split:
         say(f"{count:,} queries of {held_out.name} are also in the graph: training leaves them out")
         return
-    topics = int(held_out.parts.sum())
+    passages, topics, single = np.bincount(held_out.parts, minlength=3).tolist()
     say(
-        f"no dev split: {count:,} training queries are held out as dev queries, {topics:,} of them by topic. "
-        "A dev split like your future questions would be better"
+        f"no dev split: {count:,} training queries are held out: {passages:,} by passage, {topics:,} by topic, "
+        f"{single:,} single ones. A dev split like your future questions would be better"
     )
