@@ -1,5 +1,5 @@
 """``python cli.py …`` from a checkout is ``gnnretrieval …``."""
 
-from gnnretrieval.cli import main
+from gnnretrieval.__main__ import main
 
 main()

@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+import types
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from gnnretrieval.__main__ import main
 from tests.forks import ROOT
 
 MOMENTS = ["encoding", "saving", "training", "stopped"]  # in this order, by files that appear, not by seconds
@@ -66,3 +68,14 @@ def test_ctrl_c_says_how_to_go_on(report):
     assert told["stopped"]["code"] == 130
     assert told["stopped"]["log"].endswith("Stopped. Run the same command again to continue.\n")
     assert "Traceback" not in told["stopped"]["log"]
+
+
+def test_ctrl_c_while_the_command_line_is_imported_is_no_traceback(monkeypatch):
+    class Interrupted(types.ModuleType):
+        def __getattr__(self, name):
+            raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "gnnretrieval.cli", Interrupted("gnnretrieval.cli"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
