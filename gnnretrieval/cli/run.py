@@ -121,13 +121,13 @@ def _show(result: RecipeRun, as_json: bool) -> None:
         echo(
             f"\n  {short(example.question)}\n"
             f"    {example.passage_id}: {before} → rank {example.after}   "
-            f"({why.gate}attention to itself {why.own_attention:.2f})"
+            f"({why.gate}attention to itself {why.own_attention:z.2f})"
         )
         if not why.neighbors:
             echo(f"      {why.without_neighbors}")
         for neighbor in why.neighbors:
             mark = " (labelled with it)" if neighbor.labelled else ""
-            echo(f"      attention {neighbor.attention:.2f}  {short(neighbor.text, 70)}{mark}")
+            echo(f"      attention {neighbor.attention:z.2f}  {short(neighbor.text, 70)}{mark}")
     echo(f"\nThe report, to open in a browser: {_as_seen_from_here(result.directory / 'report.html')}")
 
 

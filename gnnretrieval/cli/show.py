@@ -33,13 +33,13 @@ def explanation_lines(explanation: Explanation, rank_before: int, rank_after: in
     """The rank of a passage before and after, its attention to itself, and the training questions that moved it."""
     lines = [
         f"     dual-encoder rank {rank_before} → {rank_after}; {explanation.gate}attention to itself "
-        f"{explanation.own_attention:.2f}"
+        f"{explanation.own_attention:z.2f}"
     ]
     if not explanation.neighbors:
         lines.append(f"     {explanation.without_neighbors}")
     for neighbor in explanation.neighbors:
         mark = "*" if neighbor.labelled else " "
-        lines.append(f"     {mark} attention {neighbor.attention:.3f}  {short(neighbor.text, WIDTH - 24)}")
+        lines.append(f"     {mark} attention {neighbor.attention:z.3f}  {short(neighbor.text, WIDTH - 24)}")
     return lines
 
 
@@ -72,7 +72,7 @@ def neighborhood_lines(described: dict[str, Any]) -> list[str]:
 
 def _edge_line(edge: dict[str, Any], indent: int) -> str:
     mark = "*" if edge["labelled"] else " "
-    attention = f"  attention {edge['attention']:.3f}" if "attention" in edge else ""
+    attention = f"  attention {edge['attention']:z.3f}" if "attention" in edge else ""
     rank = f"rank {edge['rank']:>2}" if edge["retrieved"] else f"label only, {_rank_behind(edge)}"
     title = f"{' ' * indent}{mark} {edge['score']:.3f}{attention}  {rank}  {edge['id']}"
     return f"{title}  {short(edge['text'], 90 - indent)}"

@@ -116,7 +116,7 @@ def _hit(passage: str, texts: Mapping[str, str], relevant: bool) -> Html:
 
 def _why(passage: str, why: Explanation) -> list[Html]:
     shift = f"cosine of its embedding before and after {why.shift:.2f}"
-    attention = f": {why.gate}attention to itself {why.own_attention:.2f}; {shift}."
+    attention = f": {why.gate}attention to itself {why.own_attention:z.2f}; {shift}."
     if not why.neighbors:
         alone = why.without_neighbors
         return [paragraph(element("code", passage), attention, f" {alone[0].upper()}{alone[1:]}.")]
@@ -125,7 +125,7 @@ def _why(passage: str, why: Explanation) -> list[Html]:
             join([short(neighbor.text), " ", element("mark", "labelled with it")])
             if neighbor.labelled
             else short(neighbor.text),
-            f"{neighbor.attention:.2f}",
+            f"{neighbor.attention:z.2f}",
         )
         for neighbor in why.neighbors
     ]
