@@ -194,6 +194,14 @@ class TextStore:
             texts.update((passage.row, passage.full_text) for passage in passages)
         return self._each(texts, rows)
 
+    def ids_of_passages(self, rows: Sequence[int]) -> list[str]:
+        """Ids of the passages at ``rows``, hidden ones included."""
+        ids: dict[int, str] = {}
+        for part in _parts(rows):
+            statement = f"SELECT row, id FROM passages WHERE row IN ({','.join('?' * len(part))})"
+            ids.update(dict(self._rows(statement, part, types=(int, str))))
+        return self._each(ids, rows)
+
     def texts_of_queries(self, rows: Sequence[int]) -> list[str]:
         """Texts of the queries at ``rows``."""
         texts: dict[int, str] = {}

@@ -31,6 +31,8 @@ _REDUCED = 2**40  # number of products (n m d) above which the first candidates 
 _SAVE_EVERY = 60.0  # seconds
 
 Advance = Callable[[int], None]
+Ties = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+"""Places ``(n, c)`` of passage rows ``(n, c)`` of equal score, the lowest first; rows below 0 are not compared."""
 
 
 def exact_top_k(
@@ -42,6 +44,7 @@ def exact_top_k(
     device: str | torch.device = "cpu",
     advance: Advance = lambda count: None,
     resume: Path | None = None,
+    ties: Ties | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The ``k`` passages of highest similarity for every query.
 
@@ -57,9 +60,11 @@ def exact_top_k(
         device: Device of the products.
         advance: Called with the number of passages searched; repeated searches do not count.
         resume: Directory that keeps the state of a long search, from which it resumes.
+        ties: Which passages of equal score are among the ``k``; None: those with the lowest rows.
 
     Returns:
-        Rows ``(n, k)`` int64 and scores ``(n, k)`` float32, highest score first, equal scores by row.
+        Rows ``(n, k)`` int64 and scores ``(n, k)`` float32, highest score first. Equal scores are by row; with
+        ``ties``, those with the score of the ``k``-th are by ``ties`` if not all of them fit.
 
     Raises:
         GnnRetrievalError: ``k`` is not between 1 and the number of passages.
@@ -87,12 +92,12 @@ def exact_top_k(
             (lambda count: None) if number else advance,
             None if number else resume,
         )
-        best_rows, best = _scored_again(queries, unsettled, passages, candidates, k, similarity)
+        best_rows, best = _scored_again(queries, unsettled, passages, candidates, k, similarity, ties)
         settled = (best[:, -1] > cut + error) | (width == m)
         rows[unsettled[settled]], scores[unsettled[settled]] = best_rows[settled], best[settled]
         unsettled = unsettled[~settled]
     for row in unsettled:  # more ties at the cut than there are candidates
-        rows[row], scores[row] = _of_all(queries[row], passages, k, similarity)
+        rows[row], scores[row] = _of_all(queries[row], passages, k, similarity, ties)
     return rows, scores
 
 
@@ -105,10 +110,20 @@ def pair_scores(
 
 
 def merge_top_k(
-    rows: NDArray[np.int64], scores: NDArray[np.float32], k: int
+    rows: NDArray[np.int64], scores: NDArray[np.float32], k: int, ties: Ties | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
-    """The ``k`` best of each query's candidates ``(n, c)``: rows, scores and their columns, ``(n, k)`` each."""
-    order = np.lexsort((rows, -scores), axis=-1)[:, :k]
+    """The ``k`` best of each query's candidates ``(n, c)``: rows, scores and their columns, ``(n, k)`` each.
+
+    Equal scores are ordered as by :func:`exact_top_k`.
+    """
+    order = np.lexsort((rows, -scores), axis=-1)
+    if ties is not None and k < order.shape[1]:
+        last, beyond = (np.take_along_axis(scores, order[:, place : place + 1], 1)[:, 0] for place in (k - 1, k))
+        cut = np.flatnonzero(last == beyond)
+        if len(cut):  # only among these does the order of equal scores decide which passages are found
+            equal = np.where(scores[cut] == last[cut, None], rows[cut], -1)
+            order[cut] = np.lexsort((rows[cut], ties(equal), -scores[cut]), axis=-1)
+    order = order[:, :k]
     return np.take_along_axis(rows, order, 1), np.take_along_axis(scores, order, 1), order
 
 
@@ -190,26 +205,27 @@ def _scored_again(
     candidates: NDArray[np.int64],
     k: int,
     similarity: Similarity,
+    ties: Ties | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The ``k`` best by :func:`pair_scores` among the ``candidates`` ``(a, width)`` of ``query_rows`` ``(a,)``."""
     rows = np.empty((len(query_rows), k), dtype=np.int64)
     scores = np.empty((len(query_rows), k), dtype=np.float32)
     for part in blocks(len(query_rows), max(1, 4096 // candidates.shape[1])):
         exact = pair_scores(queries[query_rows[part]][:, None], passages[candidates[part]], similarity)
-        rows[part], scores[part], _ = merge_top_k(candidates[part], exact, k)
+        rows[part], scores[part], _ = merge_top_k(candidates[part], exact, k, ties)
         release(passages)
     return rows, scores
 
 
 def _of_all(
-    query: NDArray[np.floating], passages: NDArray[np.floating], k: int, similarity: Similarity
+    query: NDArray[np.floating], passages: NDArray[np.floating], k: int, similarity: Similarity, ties: Ties | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The ``k`` best of all passages for one query ``(d,)``, by :func:`pair_scores`."""
     rows, scores = np.empty((1, 0), dtype=np.int64), np.empty((1, 0), dtype=np.float32)
     for part in blocks(len(passages), 4096):
         exact = pair_scores(query[None], passages[part], similarity)
         block = np.arange(part.start, part.stop)
-        rows, scores, _ = merge_top_k(np.hstack([rows, block[None]]), np.hstack([scores, exact[None]]), k)
+        rows, scores, _ = merge_top_k(np.hstack([rows, block[None]]), np.hstack([scores, exact[None]]), k, ties)
     return rows[0], scores[0]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.data.runs.ranking import places_by_id
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.engines import Engine, TorchEngine
@@ -44,7 +45,13 @@ class Baseline:
     @cached_property
     def _engine(self) -> Engine:
         if self._index is None:
-            return TorchEngine(self._store.passage_features, self._store.similarity, self._removed)
+            store = self._store
+
+            def by_id(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+                with store.texts() as texts:
+                    return places_by_id(rows, texts.ids_of_passages)
+
+            return TorchEngine(store.passage_features, store.similarity, self._removed, ties=by_id)
         still_indexed = np.setdiff1d(self._removed, self._index.removed)
         return self._index.engine_without(still_indexed) if len(still_indexed) else self._index.engine
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.encoders.exact_search import exact_top_k, merge_top_k
+from gnnretrieval.encoders.exact_search import Ties, exact_top_k, merge_top_k
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
@@ -41,17 +41,23 @@ class FaissEngine:
         search: Search parameters to set, such as ``nprobe=32``.
         rows: Row by FAISS's number, -1 where a vector was replaced or removed; None: the number is the row.
         device: ``cuda``: search a copy on the GPU, if FAISS supports this kind of index there.
+        ties: Which rows of equal score an exact search finds; None: the lowest.
 
     Raises:
         InputError: ``search`` cannot be set.
     """
 
     def __init__(
-        self, index: Any, search: str = "", rows: NDArray[np.int64] | None = None, device: str = "cpu"
+        self,
+        index: Any,
+        search: str = "",
+        rows: NDArray[np.int64] | None = None,
+        device: str = "cpu",
+        ties: Ties | None = None,
     ) -> None:
         set_search(index, search)
         self.index = _on_gpu(index, device) if device != "cpu" else index
-        self._rows = rows
+        self._rows, self._ties = rows, ties
         self._dead = 0 if rows is None else int((rows < 0).sum())
         self._live = int(index.ntotal) - self._dead
         self._on_cpu, self._lists = index, inverted_lists(index)
@@ -62,7 +68,7 @@ class FaissEngine:
     def search(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """As :meth:`Engine.search`; if an approximate search finds too few vectors, all vectors are searched."""
         if self._rows is None and 0 < k <= self._live and len(queries):
-            scores, rows = self._by_faiss(self.index, queries, k)
+            rows, scores = self._best_live(self.index, queries, k)
             if (rows[0, -1] if len(rows) == 1 else rows[:, -1].min()) >= 0:
                 return rows, scores
         return self._search_all(queries, k)
@@ -93,6 +99,8 @@ class FaissEngine:
 
     def _best_live(self, index: Any, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """The ``k`` best vectors that are not replaced or removed; fetches more while too few of them are."""
+        if self._is_exact:
+            return self._exact(index, queries, k)
         if not self._dead:
             scores, numbers = self._by_faiss(index, queries, k)
             return numbers if self._rows is None else self._rows_of(numbers), scores
@@ -101,6 +109,35 @@ class FaissEngine:
         while (short := rows[:, -1] < 0).any() and width < k + self._dead:
             width = min(k + self._dead, 4 * width)
             rows[short], scores[short] = self._first_live(index, queries[short], width, k)
+        return rows, scores
+
+    def _exact(self, index: Any, queries: NDArray[np.float32], k: int) -> RowsAndScores:
+        """As :meth:`_best_live`. Where more rows have the score of the last one, :attr:`_ties` says which are found.
+
+        FAISS takes any of these, and others if the index is in parts.
+        """
+        total = int(index.ntotal)
+        width = min(total, k + 1 + min(self._dead, k))
+        rows, scores = np.empty((len(queries), k), dtype=np.int64), np.empty((len(queries), k), dtype=np.float32)
+        left = np.arange(len(queries))
+        if not self._dead:  # most queries need no more than this
+            found, numbers = self._by_faiss(index, queries, width)
+            rows, scores = np.ascontiguousarray(numbers[:, :k]), np.ascontiguousarray(found[:, :k])
+            rows = rows if self._rows is None else self._rows_of(rows)
+            left = np.flatnonzero(found[:, k - 1] == found[:, -1]) if width > k else left[:0]
+            width = min(total, 4 * width)
+        while len(left):
+            still = []
+            for part in blocks(len(left), max(1, _TIED // width)):
+                block = left[part]
+                found, numbers = self._by_faiss(index, np.ascontiguousarray(queries[block]), width)
+                own = numbers if self._rows is None else self._rows_of(numbers)
+                live = np.where(own < 0, _NOTHING, found)
+                whole = ((live > found[:, -1:]).sum(1) >= k) | (width == total)  # every row that ties is among them
+                rows[block[whole]], scores[block[whole]], _ = merge_top_k(own[whole], live[whole], k, self._ties)
+                still.append(block[~whole])
+            left = np.concatenate(still)
+            width = min(total, 4 * width)
         return rows, scores
 
     def _first_live(self, index: Any, queries: NDArray[np.float32], width: int, k: int) -> RowsAndScores:
@@ -117,7 +154,7 @@ class FaissEngine:
             ArtifactError: The index is damaged. FAISS reads a memory-mapped file only here.
         """
         try:
-            scores, numbers = _settled(index, queries, k) if self._is_exact else index.search(queries, k)
+            scores, numbers = index.search(queries, k)
         except (RuntimeError, MemoryError) as error:
             reason = reason_of(error) if isinstance(error, RuntimeError) else "it wants more memory than there is"
             raise ArtifactError(f"FAISS cannot search this index ({reason}). Build it again.") from None
@@ -142,12 +179,19 @@ class TorchEngine:
         similarity: How vectors are compared.
         removed: Rows to leave out, sorted.
         device: Device of the matrix products.
+        ties: Which rows of equal score are found; None: the lowest.
     """
 
     def __init__(
-        self, vectors: NDArray[np.floating], similarity: Similarity, removed: NDArray[np.int64], device: str = "cpu"
+        self,
+        vectors: NDArray[np.floating],
+        similarity: Similarity,
+        removed: NDArray[np.int64],
+        device: str = "cpu",
+        ties: Ties | None = None,
     ) -> None:
         self._vectors, self._similarity, self._removed, self._device = vectors, similarity, removed, device
+        self._ties = ties
 
     def search(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """As :meth:`Engine.search`."""
@@ -158,38 +202,16 @@ class TorchEngine:
             return rows, scores
         widest, width = most + len(self._removed), most + min(most, len(self._removed))
         while True:
-            candidates, values = exact_top_k(queries, self._vectors, width, self._similarity, device=self._device)
+            candidates, values = exact_top_k(
+                queries, self._vectors, width, self._similarity, device=self._device, ties=self._ties
+            )
             dead = np.isin(candidates, self._removed) if len(self._removed) else np.zeros(candidates.shape, dtype=bool)
             if width == widest or (~dead).sum(1).min() >= most:
                 break
             width = min(widest, 4 * width)
-        order = np.argsort(dead, axis=1, kind="stable")[:, :most]
-        rows[:, :most] = np.take_along_axis(candidates, order, 1)
-        scores[:, :most] = np.take_along_axis(values, order, 1)
+        live = np.where(dead, _NOTHING, values)
+        rows[:, :most], scores[:, :most], _ = merge_top_k(candidates, live, most, self._ties)
         return rows, scores
-
-
-def _settled(index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Scores and numbers ``(q, k)`` by an exact index, with the lowest numbers among equal scores at the cut.
-
-    FAISS takes any of these, and others if the index is in parts.
-    """
-    total, width = int(index.ntotal), k + 1
-    if width > total:
-        scores, numbers = index.search(queries, k)
-        return scores, numbers
-    scores, numbers = index.search(queries, width)
-    tied = np.flatnonzero(scores[:, k - 1] == scores[:, k])
-    best_scores, best = np.ascontiguousarray(scores[:, :k]), np.ascontiguousarray(numbers[:, :k])
-    while len(tied):
-        width, still = min(total, 4 * width), []
-        for part in blocks(len(tied), max(1, _TIED // width)):
-            block = tied[part]
-            scores, numbers = index.search(np.ascontiguousarray(queries[block]), width)
-            best[block], best_scores[block], _ = merge_top_k(numbers, scores, k)
-            still.append(block[scores[:, k - 1] == scores[:, -1]])
-        tied = np.concatenate(still) if width < total else tied[:0]
-    return best_scores, best
 
 
 def _on_gpu(index: Any, device: str) -> Any:

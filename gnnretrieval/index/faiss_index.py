@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.data.runs.ranking import places_by_id
 from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.exact_search import Ties
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import Features, encoder_records, open_features
@@ -99,8 +101,20 @@ class Index(Artifact):
     def engine(self) -> Engine:
         """The engine that finds its nearest vectors."""
         if self.engine_name == "torch":
-            return TorchEngine(self.vectors, self.similarity, self.vector_rows(self.removed), self.device)
-        return FaissEngine(self.faiss, self.meta.get("search", ""), self.rows_by_number, self.device)
+            removed = self.vector_rows(self.removed)
+            return TorchEngine(self.vectors, self.similarity, removed, self.device, self._ties)
+        return self._faiss_engine(self.rows_by_number)
+
+    def _faiss_engine(self, rows: NDArray[np.int64] | None) -> FaissEngine:
+        return FaissEngine(self.faiss, self.meta.get("search", ""), rows, self.device, self._ties)
+
+    @property
+    def _ties(self) -> Ties | None:
+        """Passages of equal score are found in the order of law 1; sentences, which have no ids, by row."""
+        if self.is_of_sentences:
+            return None
+        texts = self.texts  # not the index: an engine that refers to it would keep its files open
+        return lambda rows: places_by_id(rows, texts.ids_of_passages)
 
     def engine_without(self, passages: NDArray[np.int64]) -> Engine:
         """As :attr:`engine`, by FAISS, without some passages that are still in the index."""
@@ -108,7 +122,7 @@ class Index(Artifact):
         if rows is None:
             rows = np.arange(self.meta["num_passages"] + len(self.removed))
         rows[np.isin(rows, passages)] = -1
-        return FaissEngine(self.faiss, self.meta.get("search", ""), rows, self.device)
+        return self._faiss_engine(rows)
 
     @cached_property
     def texts(self) -> TextStore:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.data.runs.ranking import places_by_id
 from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.data.sentence_split import split_sentences
 from gnnretrieval.encoders.exact_search import exact_top_k
@@ -110,7 +111,12 @@ def features_run(features: Features | SparseFeatures, query_ids: Sequence[str], 
     passage_ids = features.passage_ids()
     with progress("searching", len(passage_ids), "passages") as meter:
         nearest = exact_top_k(
-            queries, features.passages, min(depth, len(passage_ids)), features.similarity, advance=meter.advance
+            queries,
+            features.passages,
+            min(depth, len(passage_ids)),
+            features.similarity,
+            advance=meter.advance,
+            ties=lambda rows: places_by_id(rows, lambda wanted: [passage_ids[row] for row in wanted]),
         )
     return dict(zip(query_ids, rank_rows(*nearest, passage_ids), strict=True))
 

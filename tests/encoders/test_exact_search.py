@@ -44,6 +44,26 @@ def test_equal_scores_are_ranked_by_row_at_the_cut_too(n, m, seed, data):
     assert rows.tolist() == expected_rows.tolist()
 
 
+@given(n=st.integers(1, 3), m=st.integers(1, 40), seed=st.integers(0, 999), data=st.data())
+def test_another_order_of_equal_scores_says_which_are_found(n, m, seed, data):
+    k = data.draw(st.integers(1, m))
+    rng = np.random.default_rng(seed)
+    queries, passages, place = rng.integers(0, 3, (n, 2)), rng.integers(0, 3, (m, 2)), rng.permutation(m)
+    asked = []
+
+    def ties(rows):
+        asked.append(rows)
+        return np.where(rows < 0, m, place[rows])
+
+    rows, _ = exact_top_k(queries.astype(np.float32), passages.astype(np.float32), k, DOT, ties=ties)
+    scores = queries @ passages.T
+    for own, of_query in zip(rows, scores, strict=True):
+        assert set(own.tolist()) == set(np.lexsort((place, -of_query))[:k].tolist())
+        assert of_query[own].tolist() == sorted(of_query.tolist(), reverse=True)[:k]
+    ordered = -np.sort(-scores, axis=1)
+    assert bool(asked) == (k < m and bool((ordered[:, k - 1] == ordered[:, k]).any())), "it costs nothing otherwise"
+
+
 def test_blocks_change_no_byte(monkeypatch):
     rng = np.random.default_rng(0)
     queries, passages = rng.normal(size=(50, 8)), rng.normal(size=(200, 8))

@@ -6,9 +6,11 @@ import pytest
 import gnnretrieval.index.building as building
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.index import build_index
+from gnnretrieval.index.faiss_index import open_index
 from gnnretrieval.index.part_shards import PartShards
 from gnnretrieval.index.search import index_run
 from gnnretrieval.index.settings import IndexSettings
+from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.shards import Sharding
 
 
@@ -91,11 +93,33 @@ def test_an_exact_index_in_parts_ranks_as_one_file_does_with_ties_at_the_cut_too
     for k in (5, 150):
         one, other = (index_run(index, ids, features.queries, k) for index in indexes)
         assert one == other
-        for number, query in enumerate(features.queries[:5]):  # the lowest rows among equal scores, by hand
+        for number, query in enumerate(features.queries[:5]):  # the highest ids among equal scores, by hand
             scores = features.similarity.prepare_array(copies) @ features.similarity.prepare_array(query)
             copy_of = np.unique(copies, axis=0, return_inverse=True)[1].ravel()
-            best = np.lexsort((np.arange(400), -np.array([scores[copy_of == one].max() for one in copy_of])))[:k]
-            assert {scored.passage_id for scored in one[ids[number]]} == {f"p{row}" for row in best}
+            best = sorted(((scores[copy_of == copy_of[row]].max(), f"p{row}") for row in range(400)), reverse=True)[:k]
+            assert {scored.passage_id for scored in one[ids[number]]} == {id_ for _, id_ in best}
+
+
+@pytest.mark.parametrize("engine", ["faiss", "torch"])
+def test_fewer_passages_are_the_first_of_more_with_ties_at_the_cut_and_after_a_removal_too(
+    engine, make_features, tmp_path
+):
+    features = make_features(tmp_path / "features", 400)
+    copies = np.load(features.path / "passages.npy")
+    copies[:] = copies[np.random.default_rng(0).integers(0, 40, 400)]
+    np.save(features.path / "passages.npy", copies)
+    build(features, tmp_path / "index", factory="Flat")
+    ids = [f"q{number}" for number in range(len(features.queries))]
+    for removed in ((), [f"p{row}" for row in range(0, 400, 7)]):
+        if removed:
+            remove_passages(tmp_path / "index", removed)
+        index = open_index(tmp_path / "index", engine=engine)
+        whole = index_run(index, ids, features.queries, 400)
+        assert all(len(ranking) == 400 - len(removed) for ranking in whole.values())
+        for k in (1, 5, 6, 150):
+            fewer = index_run(index, ids, features.queries, k)
+            assert [row.passage_id for row in fewer[ids[0]]] == [row.passage_id for row in whole[ids[0]][:k]]
+            assert fewer == {query: ranking[:k] for query, ranking in whole.items()}
 
 
 def test_an_approximate_index_in_parts_looks_into_the_same_lists(clustered, tmp_path):

@@ -7,7 +7,7 @@ to it; here they are rounded to float32 before they are compared, and rankings c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import overload
 
 import numpy as np
@@ -108,6 +108,23 @@ def rank_rows(
         ids, rounded = _ordered([passage_ids[row] for row in query_rows[is_row].tolist()], query_scores[is_row])
         rankings.append(list(map(ScoredPassage, ids, rounded.tolist())))
     return rankings
+
+
+def places_by_id(rows: npt.NDArray[np.int64], ids_of: Callable[[list[int]], Sequence[str]]) -> npt.NDArray[np.int64]:
+    """Places of passage rows in the one order of equal scores, in the shape of ``rows``.
+
+    Args:
+        rows: Passage rows of any shape; negative rows are no passages.
+        ids_of: Ids of some passage rows.
+    """
+    distinct, number = np.unique(rows, return_inverse=True)
+    missing = int((distinct < 0).sum())
+    ids = ids_of(distinct[missing:].tolist())
+    places = np.full(len(distinct), len(ids), dtype=np.int64)
+    places[missing + np.array(sorted(range(len(ids)), key=ids.__getitem__, reverse=True), dtype=np.int64)] = np.arange(
+        len(ids)
+    )
+    return places[number].reshape(rows.shape)
 
 
 def _ordered(passage_ids: list[str], scores: npt.ArrayLike) -> tuple[list[str], npt.NDArray[np.float32]]:
