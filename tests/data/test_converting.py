@@ -156,3 +156,22 @@ def test_the_command(tiny_dataset, tmp_path):
     )
     assert made.exit_code == 0, made.output
     assert "passages.csv, qrels.dev.csv, qrels.test.csv, qrels.train.csv, queries.csv" in made.output
+
+
+@pytest.mark.parametrize("to", ["dpr", "msmarco"])
+def test_negatives_that_a_filter_leaves_out_are_left_out_of_the_files_too(to, tmp_path):
+    dataset_of(tmp_path / "data", [("", "one"), ("", "two"), ("", "three")], ["what"])
+    languages = ("en", "de", "en")
+    for name in ("corpus", "queries"):
+        file = tmp_path / "data" / f"{name}.jsonl"
+        lines = zip(map(json.loads, file.read_text().splitlines()), languages, strict=False)
+        file.write_text("".join(json.dumps({**one, "metadata": {"lang": lang}}) + "\n" for one, lang in lines))
+    (tmp_path / "data" / "negatives").mkdir()
+    negatives = "".join(f"q0\t{passage}\thard_negative\n" for passage in ("d1", "d2"))
+    (tmp_path / "data" / "negatives" / "test.tsv").write_text(negatives)
+    made = convert_dataset(Dataset.open(tmp_path / "data", where={"lang": "en"}), to, tmp_path / "files")
+    if to == "msmarco":
+        assert (made.path / "qidpidtriples.test.tsv").read_text() == "q0\td0\td2\n"
+    else:
+        (question,) = json.loads((made.path / "biencoder-test.json").read_text())
+        assert [passage["passage_id"] for passage in question["hard_negative_ctxs"]] == ["d2"]

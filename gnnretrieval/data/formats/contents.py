@@ -49,7 +49,7 @@ class Contents(NamedTuple):
             dataset,
             lambda: _kept(read_passages(dataset.path / CORPUS, unique=False), set(dataset.passage_ids)),
             lambda: _kept(read_queries(dataset.path / QUERIES, unique=False), set(dataset.query_ids)),
-            lambda split: _negatives(dataset.path / NEGATIVES / f"{split}.tsv"),
+            lambda split: _negatives(dataset.path / NEGATIVES / f"{split}.tsv", set(dataset.passage_ids)),
         )
 
 
@@ -70,13 +70,14 @@ def _kept(records: Iterator[tuple[Any, Metadata]], ids: set[str]) -> Iterator[tu
     return ((record, metadata) for record, metadata in records if record.id in ids)
 
 
-def _negatives(path: Path) -> dict[str, list[tuple[str, str]]]:
-    """Passage and kind of each negative, by query id."""
+def _negatives(path: Path, kept: set[str]) -> dict[str, list[tuple[str, str]]]:
+    """Passage and kind of each negative among the ``kept`` passages, by query id."""
     negatives: dict[str, list[tuple[str, str]]] = {}
     for number, line in read_lines(path, "negatives") if path.is_file() else ():
         columns = line.split("\t")
         if len(columns) != 3:
             raise InputError(f"found {len(columns)} columns, wanted three: query, passage and kind.", path, number)
         query, passage, kind = columns
-        negatives.setdefault(query, []).append((passage, kind))
+        if passage in kept:
+            negatives.setdefault(query, []).append((passage, kind))
     return negatives
