@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from gnnretrieval.data.lines import excerpt
@@ -18,6 +18,7 @@ _BACK = {"withdrawn", "taken back"}
 WITHDRAWN = 2  # a thumb that takes the one before it back
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?")
 _DWELL = re.compile(_NUMBER.pattern + r"(?:e[+-]?\d{1,3})?", re.IGNORECASE)  # Python writes 0.00001 as 1e-05
+_COMPACT = {8: "%Y%m%d", 14: "%Y%m%d%H%M%S"}  # forms of dates as numbers, by the number of digits
 _SECONDS = 1e11  # the year 5138; larger numbers are milli-, micro- or nanoseconds
 
 
@@ -31,9 +32,9 @@ def is_missing(value: Any) -> bool:
 
 
 def time_of(value: Any) -> float:
-    """Seconds since 1970 from ISO 8601 text, a number of seconds, milli-, micro- or nanoseconds, or a datetime.
+    """Seconds since 1970 from ISO 8601 text, a number of seconds, milli-, micro- or nanoseconds, a date or a datetime.
 
-    A time without a zone is in UTC.
+    A time without a zone is in UTC. A whole number such as 20260301 or 20260301093000 is a date.
 
     Raises:
         BadValue: it is none of these.
@@ -41,6 +42,10 @@ def time_of(value: Any) -> float:
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         return _in_range(moment.timestamp(), value)
+    if isinstance(value, date):
+        return time_of(datetime(value.year, value.month, value.day))
+    if (compact := _compact(value)) is not None:
+        return time_of(compact)
     if isinstance(value, str):
         text = value.strip()
         if not _NUMBER.fullmatch(text):
@@ -57,6 +62,18 @@ def time_of(value: Any) -> float:
     while seconds >= _SECONDS:
         seconds /= 1000
     return _in_range(seconds, value)
+
+
+def _compact(value: Any) -> datetime | None:
+    """The date that the digits of a whole number write, from 1970 to 2099; as seconds they would be a day in 1970."""
+    digits = str(value).strip() if isinstance(value, str | int) else ""
+    form = _COMPACT.get(len(digits))
+    if form is None or not digits.isdecimal() or not "1970" <= digits[:4] <= "2099":
+        return None
+    try:
+        return datetime.strptime(digits, form)
+    except ValueError:
+        return None
 
 
 def _in_range(seconds: float, value: Any) -> float:

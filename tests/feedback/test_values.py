@@ -1,4 +1,4 @@
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -29,10 +29,23 @@ MOMENT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
         str(int(MOMENT.timestamp())),
         int(MOMENT.timestamp() * 1000),
         int(MOMENT.timestamp()) * 10**9,
+        "20260301093000",
+        20260301093000,
     ],
 )
 def test_a_time_is_read_in_every_usual_form(value):
     assert time_of(value) == pytest.approx(MOMENT.timestamp(), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "value", ["20260301", 20260301, " 20260301 ", date(2026, 3, 1), "2026-03-01", "20260301T000000"]
+)
+def test_a_date_is_its_midnight_and_no_number_of_seconds(value):
+    assert time_of(value) == datetime(2026, 3, 1, tzinfo=UTC).timestamp()
+
+
+def test_digits_that_are_no_date_are_seconds():
+    assert [time_of(one) for one in ("20269901", "12345678", 5)] == [20269901, 12345678, 5]
 
 
 @pytest.mark.parametrize("value", ["yesterday", True, float("inf"), ["2026"], None, -1e11, "0001-01-01"])
