@@ -187,8 +187,9 @@ class EventStore:
             questions: Their texts, in any spelling, or as they were masked.
         """
         key = self._key(create=False)
-        hashed = {_hashed(session, key) for session in sessions}
-        keys = {question_key(text) for question in questions for text in (question, redacted(question))}
+        # No hash of an empty name is recorded: events without a session would be forgotten by it.
+        hashed = {_hashed(session, key) for session in sessions if session}
+        keys = {question_key(text) for question in questions for text in (question, redacted(question))} - {""}
 
         def is_meant(event: Event) -> bool:
             return event.session in hashed or question_key(event.question) in keys
@@ -266,7 +267,7 @@ def _line(event: Event, redact: bool, key: bytes) -> str:
 def _hashes(event: Event, key: bytes) -> set[str]:
     """Hashes of a log's event, by which it can be forgotten."""
     keys = {question_key(text) for text in (event.question, redacted(event.question))}
-    return {_hashed(text, key) for text in (event.session, *keys)}
+    return {_hashed(text, key) for text in (event.session, *keys) if text}
 
 
 def _hashed(text: str, key: bytes) -> str:

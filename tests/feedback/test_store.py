@@ -70,6 +70,14 @@ def test_what_is_forgotten_is_not_added_again_by_a_log_that_still_has_it(store, 
     assert store.epoch == 1
 
 
+def test_what_has_no_name_cannot_be_forgotten(store, tmp_path):
+    store.add([log(tmp_path / "a.jsonl", (1, "", "x"), (2, "", "?"), (3, "", "y"))])
+    assert store.forget(["", "s"], ["x", "?"]) == 1
+    again = store.add([log(tmp_path / "b.jsonl", (1, "", "x"), (2, "", "?"), (3, "", "y"), (4, "", "z"))])
+    assert (again.forgotten, again.known, again.added) == (1, 2, 1)
+    assert stored(store) == [(2, "?"), (3, "y"), (4, "z")]
+
+
 def test_what_a_killed_forget_left_is_deleted_by_whoever_holds_the_store_next(store, tmp_path, monkeypatch):
     store.add([log(tmp_path / "a.jsonl", (1, "s", "x"), (2, "t", "y"), (3, "u", "z"))])
     with monkeypatch.context() as patch:
