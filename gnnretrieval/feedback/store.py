@@ -117,7 +117,8 @@ class EventStore:
         """Add the events of ``logs`` that are not in the store, and delete events that are too old.
 
         An event that a log has twice is two events. If another log or the store has it twice too, they are the
-        same two: logs may overlap, and may be read again after they grew.
+        same two: logs may overlap, and may be read again after they grew. Events are compared as if they were masked,
+        so that ``redact`` may change from one addition to the next; it does not mask what the store has.
 
         Args:
             logs: The logs.
@@ -140,15 +141,16 @@ class EventStore:
                 if until and any(event.time < until.get(hash_, 0.0) for hash_ in _hashes(event, key)):
                     forgotten += 1
                     continue
-                line = _line(event, redact, key)
-                digest = _digest(line)
+                kept = event._replace(session=_hashed(event.session, key) if event.session else "")
+                masked = _masked(kept)
+                digest = _digest(masked)
                 seen[digest] += 1
                 # Logs may overlap, but what one log repeats are several events.
                 if seen[digest] <= stored[digest]:
                     known += 1
                     continue
                 stored[digest] += 1
-                fresh[log.has_lists].append(line)
+                fresh[log.has_lists].append(_line(masked if redact else kept))
         added = sum(map(len, fresh.values()))
         if not dry_run:
             if old:
@@ -171,9 +173,10 @@ class EventStore:
         stored: Counter[bytes] = Counter()
         old = 0
         for file in self._files():
-            for _, line in _lines(file):
-                stored[_digest(line)] += 1
-                old += keep_from is not None and _time_of(line) < keep_from
+            for number, line in _lines(file):
+                event = _event(line, file, number)
+                stored[_digest(_masked(event))] += 1
+                old += keep_from is not None and event.time < keep_from
         return stored, old
 
     def forget(self, sessions: Collection[str], questions: Collection[str]) -> int:
@@ -251,17 +254,14 @@ class EventStore:
             raise ArtifactError(f"{file}: damaged; wanted the key of the hashes. Take it from a backup.") from None
 
 
-def _line(event: Event, redact: bool, key: bytes) -> str:
-    """An event as a line of the store."""
-    question, question_id = event.question, event.question_id
-    if redact:
-        question, question_id = redacted(question), redacted(question_id)
-    values = event._asdict() | {
-        "question": question,
-        "question_id": question_id,
-        "session": _hashed(event.session, key) if event.session else "",
-    }
-    return json.dumps(values, ensure_ascii=False, sort_keys=True)
+def _masked(event: Event) -> Event:
+    """An event with personal data masked in its question."""
+    return event._replace(question=redacted(event.question), question_id=redacted(event.question_id))
+
+
+def _line(event: Event) -> str:
+    """An event, with the hash of its session, as a line of the store."""
+    return json.dumps(event._asdict(), ensure_ascii=False, sort_keys=True)
 
 
 def _hashes(event: Event, key: bytes) -> set[str]:
@@ -283,12 +283,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
     return read_lines(path, "events of the store")
 
 
-def _digest(line: str) -> bytes:
-    return hashlib.blake2b(line.encode(), digest_size=16).digest()
-
-
-def _time_of(line: str) -> float:
-    return float(json.loads(line)["time"])
+def _digest(event: Event) -> bytes:
+    return hashlib.blake2b(_line(event).encode(), digest_size=16).digest()
 
 
 def _event(line: str, path: Path, number: int) -> Event:

@@ -70,6 +70,16 @@ def test_what_is_forgotten_is_not_added_again_by_a_log_that_still_has_it(store, 
     assert store.epoch == 1
 
 
+def test_an_event_is_known_whether_it_was_masked_before_or_not(store, tmp_path):
+    lines = ((1, "s", "mail me@example.org"), (2, "s", "ﬁne"))
+    for redact in (False, True, False):
+        store.add([log(tmp_path / "a.jsonl", *lines)], redact=redact)
+    assert len(stored(store)) == 2
+    store.add([log(tmp_path / "b.jsonl", (3, "s", "call 555-123-4567"))], redact=True)
+    again = store.add([log(tmp_path / "b.jsonl", (3, "s", "call 555-123-4567"))])
+    assert (again.known, again.stored) == (1, 3)
+
+
 def test_what_has_no_name_cannot_be_forgotten(store, tmp_path):
     store.add([log(tmp_path / "a.jsonl", (1, "", "x"), (2, "", "?"), (3, "", "y"))])
     assert store.forget(["", "s"], ["x", "?"]) == 1
