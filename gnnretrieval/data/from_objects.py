@@ -8,6 +8,7 @@ from typing import Any
 
 from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
 from gnnretrieval.data.dataset import CORPUS, QUERIES
+from gnnretrieval.data.faults import UNJUDGEABLE
 from gnnretrieval.data.formats.table import COLUMNS
 from gnnretrieval.data.lines import require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
@@ -18,6 +19,7 @@ from gnnretrieval.storage.provenance import sha256_of_json
 
 KIND = "dataset"
 Qrels = dict[str, dict[str, int]]
+_MOST = 999_999_999  # relevance that a file of judgements can have
 
 
 def passages_of(objects: Any) -> list[Passage]:
@@ -29,7 +31,7 @@ def passages_of(objects: Any) -> list[Passage]:
             mapping with id, text and optionally title, under their usual names (``_id``, ``contents``, …).
 
     Raises:
-        InputError: an object is none of these, has no text, or repeats an id.
+        InputError: an object is none of these, has no text, repeats an id, or has one that no judgement can name.
     """
     passages: dict[str, Passage] = {}
     for number, (id_, record) in enumerate(_items(objects, "passages")):
@@ -75,7 +77,7 @@ def qrels_of(objects: Any) -> Qrels:
             of records with these fields; a pandas data frame or a Hugging Face dataset of records.
 
     Raises:
-        InputError: an object is none of these, or a pair has two different relevances.
+        InputError: an object is none of these, a pair has two different relevances, or one is too large.
     """
     qrels: Qrels = {}
     for number, (query, passage, relevance) in enumerate(_judgements(objects)):
@@ -85,8 +87,10 @@ def qrels_of(objects: Any) -> Qrels:
             whole = int(relevance)
             if whole != relevance:
                 raise ValueError
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(f"judgement {number + 1}: relevance {relevance!r} is not a whole number.") from None
+        if abs(whole) > _MOST:
+            raise InputError(f"judgement {number + 1}: relevance {whole} is too large: at most {_MOST:,}.")
         if judged.setdefault(passage, whole) != whole:
             raise InputError(f"judgement {number + 1}: {query!r} and {passage!r} were judged {judged[passage]} before.")
     return qrels
@@ -110,7 +114,7 @@ def make_dataset(
         overwrite: Replace a dataset made from other objects.
 
     Raises:
-        InputError: see these functions; or a judgement has an unknown query or passage.
+        InputError: see these functions; or a judgement has an unknown query or passage, or a split has no judgement.
     """
     passage_records, query_records = passages_of(passages), queries_of(queries)
     judged = {name: qrels_of(objects) for name, objects in splits.items() if objects is not None}
@@ -222,13 +226,15 @@ def _id(value: Any, place: str) -> str:
     try:
         if not isinstance(value, bool) and int(value) == value:
             return str(int(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     raise InputError(f"{place}: {value!r} is neither a text nor a whole number.")
 
 
 def _new_id(value: Any, seen: Mapping[str, object], place: str) -> str:
     id_ = _id(value, place)
+    if not id_.strip() or UNJUDGEABLE.search(id_):
+        raise InputError(f"{place}: the id {id_!r} is empty, or has a tab or line break in it: give another.")
     if id_ in seen:
         raise InputError(f"{place}: the id {id_!r} is repeated: give every {place.partition(' ')[0]} another id.")
     return id_
@@ -236,6 +242,8 @@ def _new_id(value: Any, seen: Mapping[str, object], place: str) -> str:
 
 def _require_known(judged: Mapping[str, Qrels], queries: set[str], passages: set[str]) -> None:
     for split, qrels in judged.items():
+        if not qrels:
+            raise InputError(f"qrels of {split}: there are no judgements.")
         for query, grades in qrels.items():
             if query not in queries:
                 raise InputError(f"qrels of {split}: there is no query {query!r}.")

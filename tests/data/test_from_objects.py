@@ -83,12 +83,17 @@ def test_a_mapping_to_passages_judges_them_relevant():
             "passage 2: the id 'a' is repeated",
         ),
         (lambda: passages_of([{"id": 1.5, "text": "x"}]), "1.5 is neither a text nor a whole number"),
+        (lambda: passages_of([{"id": float("inf"), "text": "x"}]), "inf is neither a text nor a whole number"),
+        (lambda: passages_of({"a\tb": "x"}), r"passage 1: the id 'a\\tb' is empty, or has a tab or line break in it"),
+        (lambda: queries_of({" ": "x"}), "query 1: the id ' ' is empty"),
         (lambda: queries_of({"q": ""}), r"query 1 \(q\) is empty"),
         (lambda: queries_of([]), "there are no queries"),
         (lambda: queries_of({"q": "half \ud800"}), r"half of a surrogate pair .* is in query 1"),
         (lambda: passages_of({"p": "half \udfff"}), r"half of a surrogate pair .* is in passage 1"),
         (lambda: qrels_of([("q",)]), r"judgement 1: \(query id, passage id, relevance\) was expected"),
         (lambda: qrels_of([("q", "a", "x")]), "judgement 1: relevance 'x' is not a whole number"),
+        (lambda: qrels_of([("q", "a", float("inf"))]), "relevance inf is not a whole number"),
+        (lambda: qrels_of([("q", "a", 10**9)]), "relevance 1000000000 is too large"),
         (lambda: qrels_of([("q", "a", 0.5)]), r"relevance 0\.5 is not a whole number"),
         (lambda: qrels_of([("q", "a", 1), ("q", "a", 0)]), "judgement 2: 'q' and 'a' were judged 1 before"),
     ],
@@ -113,7 +118,10 @@ def test_a_dataset_of_objects_is_one_on_disk(tmp_path):
     assert json.loads((again.path / "meta.json").read_text())["hash"] == before
 
 
-@pytest.mark.parametrize(("qrels", "message"), [({"x": "a"}, "no query 'x'"), ({"q": "x"}, "no passage 'x'")])
+@pytest.mark.parametrize(
+    ("qrels", "message"),
+    [({"x": "a"}, "no query 'x'"), ({"q": "x"}, "no passage 'x'"), ({}, "qrels of train: there are no judgements")],
+)
 def test_judgements_of_what_is_not_there_are_refused(qrels, message, tmp_path):
     with pytest.raises(InputError, match=message):
         Dataset.from_records(WANTED, {"q": "what?"}, qrels, tmp_path / "set")
