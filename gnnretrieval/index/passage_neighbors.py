@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.faiss_index import Index
 
@@ -29,12 +30,17 @@ class PassageNeighbors:
         by: What makes passages neighbours.
 
     Raises:
-        ArtifactError: The vectors that the index was made from have moved or changed.
+        ArtifactError: The vectors that the index was made from have moved or changed, or are those of sentences.
     """
 
     def __init__(self, index: Index, graph: Graph | None, k: int, by: By = "both") -> None:
         self.index, self.k = index, k
         self._graph = None if by == "vectors" else graph
+        if by != "questions" and index.is_of_sentences:
+            raise ArtifactError(
+                f"{index.path}: an index of sentences has no vector of a passage, and so no neighbours. Leave out "
+                "--adaptive, or give an index of passages."
+            )
         self._vectors = None if by == "questions" else index.vectors
         self._ids = index.texts.passage_ids()
         self._row = {id_: row for row, id_ in enumerate(self._ids)}

@@ -14,6 +14,7 @@ from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.index import build_index, open_index
 from gnnretrieval.index.faiss_index import Index
+from gnnretrieval.index.passage_neighbors import PassageNeighbors
 from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.index.search import index_run
 from gnnretrieval.index.sentence_search import (
@@ -101,6 +102,11 @@ def test_a_run_is_has_answer_over_all_sentences_where_all_are_looked_at(features
     np.testing.assert_allclose([found[f"p{row:02d}"] for row in range(40)], expected, rtol=1e-4)
     scores = [passage.score for passage in run["test-05"]]
     assert scores == sorted(scores, reverse=True)
+
+
+def test_passages_have_no_neighbours_by_sentences(index):
+    with pytest.raises(ArtifactError, match="an index of sentences has no vector of a passage"):
+        PassageNeighbors(index, None, 3)
 
 
 def test_depth_cuts_a_run(features):
