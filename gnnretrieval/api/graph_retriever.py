@@ -19,7 +19,7 @@ from gnnretrieval.encoders.opening import open_encoder
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import InputError, nearest
-from gnnretrieval.evaluation import Comparison, compare
+from gnnretrieval.evaluation import Comparison, compare, parse_measures
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.baseline import NAME as BASELINE
@@ -29,7 +29,7 @@ from gnnretrieval.index.search import bm25_run
 from gnnretrieval.settings import DEFAULT_MEASURES
 from gnnretrieval.training.gnn.embeddings import embed_passages
 
-_DEPTH = 100  # passages per question in the runs that are measured
+_DEPTH = 100  # least number of passages per question in the runs that are measured
 
 
 class GraphRetriever(Retriever):
@@ -134,38 +134,44 @@ class GraphRetriever(Retriever):
             queries: New questions, see :func:`gnnretrieval.data.from_objects.queries_of`.
             qrels: Their judgements, see :func:`gnnretrieval.data.from_objects.qrels_of`.
             split: The split to report on, where no questions are given.
-            measures: Names by ir-measures or trec_eval.
+            measures: Names by ir-measures or trec_eval. Rankings are as deep as they look, and at least 100.
             baselines: Also rank by the baselines. This takes about as long as training.
 
         Raises:
             InputError: there is no such split, questions are given without judgements, a judgement is of an unknown
-                passage, or a measure is unknown.
+                question or passage, or a measure is unknown.
         """
         if (queries is None) != (qrels is None):
             raise InputError("questions and their judgements go together: give queries and qrels, or neither.")
         dataset, against = self.graph.dataset(), "dual-encoder"
         if queries is not None:
             asked, judged, name = queries_of(queries), qrels_of(qrels), "given questions"
-            known = set(dataset.passage_ids)
-            unknown = next((id_ for labels in judged.values() for id_ in labels if id_ not in known), None)
-            if unknown is not None:
-                raise InputError(f"judgements: there is no passage {unknown!r}.{nearest(unknown, known)}")
+            for what, known, ids in (
+                ("question", {query.id for query in asked}, judged),
+                ("passage", set(dataset.passage_ids), [id_ for labels in judged.values() for id_ in labels]),
+            ):
+                unknown = next((id_ for id_ in ids if id_ not in known), None)
+                if unknown is not None:
+                    raise InputError(f"judgements: there is no {what} {unknown!r}.{nearest(unknown, known)}")
         else:
             asked, judged, name = dataset.queries_of(split), dataset.split(split), split
-        runs = self._runs(dataset, {query.id: query.text for query in asked})
+        parsed = parse_measures(measures)
+        depth = max([_DEPTH, *(measure.params["cutoff"] for measure in parsed if "cutoff" in measure.params)])
+        runs = self._runs(dataset, {query.id: query.text for query in asked}, depth)
         if queries is None and baselines:
-            place = self.index.path.resolve().parent / f"baselines-{split}"
+            name_of = f"baselines-{split}" + ("" if depth == _DEPTH else f"-{depth}")
+            place = self.index.path.resolve().parent / name_of
             seed = int(self.model.meta["seed"] or 0)
-            made = rank_baselines(self.graph, dataset, self.graph.features(), split, place, seed=seed)
+            made = rank_baselines(self.graph, dataset, self.graph.features(), split, place, depth=depth, seed=seed)
             runs, against = {**made.runs(), **runs}, made.best_dense
-        return compare(judged, runs, against, measures, name, {"index": self.index.hash, "dataset": dataset.hash})
+        return compare(judged, runs, against, parsed, name, {"index": self.index.hash, "dataset": dataset.hash})
 
-    def _runs(self, dataset: Dataset, asked: dict[str, str]) -> dict[str, Run]:
+    def _runs(self, dataset: Dataset, asked: dict[str, str], depth: int) -> dict[str, Run]:
         bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
         vectors = self.encode([*asked.values()])
         dual = Retriever(open_index(self.index.path.resolve().parent / BASELINE))
         return {
-            "bm25": bm25_run(bm25, asked, dataset.passage_ids, _DEPTH),
-            "dual-encoder": dual.run(asked, _DEPTH, vectors=vectors),
-            self.system: self.run(asked, _DEPTH, vectors=vectors),
+            "bm25": bm25_run(bm25, asked, dataset.passage_ids, depth),
+            "dual-encoder": dual.run(asked, depth, vectors=vectors),
+            self.system: self.run(asked, depth, vectors=vectors),
         }

@@ -89,6 +89,20 @@ def test_its_evaluation_has_the_baselines_and_tests_against_the_best_of_them(fit
         fitted.evaluate(queries)
 
 
+def test_its_rankings_are_as_deep_as_the_measures_look(fitted, monkeypatch):
+    monkeypatch.setattr("gnnretrieval.api.graph_retriever._DEPTH", 3)
+    found = fitted.evaluate(measures=["R@40"], baselines=False)
+    assert {system.name: system.measures["R@40"] for system in found.systems if system.name != "bm25"} == {
+        "dual-encoder": 1.0,
+        "gnn-encoder": 1.0,
+    }
+
+
+def test_a_judged_question_that_is_not_given_is_named(fitted):
+    with pytest.raises(InputError, match="there is no question 'y'"):
+        fitted.evaluate({"x": "anything new"}, {"x": "p01", "y": "p02"})
+
+
 def test_vectors_instead_of_an_encoder_give_the_same_ranking(fitted, objects, tiny_features, tmp_path):
     passages, queries, qrels = objects
     vectors = tiny_features.passages.astype(np.float32), tiny_features.queries.astype(np.float32)
