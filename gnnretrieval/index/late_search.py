@@ -1,19 +1,12 @@
-"""Ranking by late interaction: MaxSim over a whole corpus, or over its inverted lists (COIL)."""
+"""Ranking by late interaction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.encoders.maxsim import maxsim_top_k
-from gnnretrieval.encoders.token_index import TokenIndex
-from gnnretrieval.progress import progress
-from gnnretrieval.storage.arrays import blocks
-
-_BLOCK = 256  # questions per pass over the tokens of the corpus
+from gnnretrieval.encoders.late_search import late_top_k
 
 
 def late_run(features: Features, query_ids: Sequence[str], depth: int, device: str = "cpu") -> Run:
@@ -28,19 +21,8 @@ def late_run(features: Features, query_ids: Sequence[str], depth: int, device: s
     Raises:
         ArtifactError: The features have one vector per text, or lack a query.
     """
-    tokens, starts, queries = features.tokens, np.asarray(features.token_starts), features.query_tokens
-    rows, total = features.rows_of(query_ids), len(starts) - 1
-    passage_ids = features.passage_ids()
-    if features.matches_same:
-        index, ids = TokenIndex(tokens, features.token_ids, starts), features.query_token_ids
-        with progress("searching inverted lists", len(rows), "queries") as meter:
-            nearest = index.top_k(queries[rows], ids[rows], min(depth, total), meter.advance)
-        return dict(zip(query_ids, rank_rows(*nearest, passage_ids), strict=True))
-    run: Run = {}
-    with progress("searching by MaxSim", total * -(-len(rows) // _BLOCK), "passages") as meter:
-        for part in blocks(len(rows), _BLOCK):
-            nearest = maxsim_top_k(
-                queries[rows[part]], tokens, starts, min(depth, total), device=device, advance=meter.advance
-            )
-            run.update(zip(query_ids[part], rank_rows(*nearest, passage_ids), strict=True))
-    return run
+    passage_ids, found = features.passage_ids(), late_top_k(features, features.rows_of(query_ids), depth, device)
+    return {
+        query_id: rank_rows(rows[None], scores[None], passage_ids)[0]
+        for query_id, (rows, scores) in zip(query_ids, found, strict=True)
+    }

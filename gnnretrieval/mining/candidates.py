@@ -49,8 +49,8 @@ def search(
         queries: Rows of the queries.
         k: Maximum number of passages per query.
         directory: The unfinished artifact; an interrupted search continues from its scratch files there.
-        features: Vectors to search by: a passage's score is that of its vector, or of its best sentence if the features
-            are by sentence. None: BM25.
+        features: Vectors to search by: a passage's score is that of its vector, of its tokens if the features are by
+            token (late interaction), or of its best sentence if they are by sentence. None: BM25.
         device: Where to compute similarities.
 
     Yields:
@@ -59,7 +59,9 @@ def search(
     if features is None:
         return _by_bm25(texts, queries, k, directory)
     if features.has_tokens:
-        return _by_tokens(features, queries, k, device)
+        from gnnretrieval.encoders.late_search import late_top_k
+
+        return late_top_k(features, queries, k, device)
     if features.has_sentences:
         return _by_sentences(features, queries, k, device)
     return _by_passages(features, queries, k, directory, device)
@@ -96,19 +98,6 @@ def _by_passages(
                 resume=state,
             )
         yield from zip(rows, scores, strict=True)
-
-
-def _by_tokens(features: Features, queries: Sequence[int], k: int, device: str) -> Iterator[Retrieved]:
-    """Score each passage by MaxSim."""
-    from gnnretrieval.encoders.maxsim import maxsim_top_k
-
-    starts, tokens, vectors = np.asarray(features.token_starts), features.tokens, features.query_tokens
-    total = len(starts) - 1
-    for part in blocks(len(queries), _QUERIES):
-        with progress("searching by MaxSim", total, "passages") as meter:
-            block = vectors[np.asarray(queries[part])]
-            retrieved = maxsim_top_k(block, tokens, starts, min(k, total), device=device, advance=meter.advance)
-        yield from zip(*retrieved, strict=True)
 
 
 def _by_sentences(features: Features, queries: Sequence[int], k: int, device: str) -> Iterator[Retrieved]:

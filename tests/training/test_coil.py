@@ -13,6 +13,7 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.index.late_search import late_run
 from gnnretrieval.index.rerankers import MaxSimReranker
 from gnnretrieval.losses import contrastive_loss
+from gnnretrieval.mining.candidates import search
 from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers
 from gnnretrieval.training.encoder.late_task import LateInteractionTask
@@ -96,6 +97,15 @@ def test_a_run_over_inverted_lists_has_the_scores_of_the_reranker(features, tiny
         features.query_tokens[row], features.query_token_ids[row]
     )
     assert run[queries[0]][0].score == pytest.approx(float(whole.max()))
+
+
+def test_negatives_are_mined_by_the_scores_that_rank(features, tiny_dataset, tmp_path):
+    dataset = Dataset.open(tiny_dataset)
+    run = late_run(features, dataset.query_ids[60:63], 7)
+    found = list(search(None, [60, 61, 62], 7, tmp_path, features, "cpu"))
+    for ranking, (rows, scores) in zip(run.values(), found, strict=True):
+        assert [dataset.passage_ids[row] for row in rows] == [hit.passage_id for hit in ranking]
+        assert scores.tolist() == [hit.score for hit in ranking]
 
 
 def test_an_interrupted_encoding_goes_on_with_the_same_ids(encoder, features, tiny_dataset, tmp_path, monkeypatch):
