@@ -62,6 +62,15 @@ def test_rows_are_unit_vectors_of_all_tokens_but_punctuation(tiny_checkpoint):
     torch.testing.assert_close(rows.norm(dim=1), torch.ones(item.rows))
 
 
+def test_separate_towers_start_with_one_projection(tiny_checkpoint):
+    start = Start.of(settings_of(tiny_checkpoint))
+    towers = make_towers(start, shared=False, device=torch.device("cpu"), seed=0, dropout=0.0)
+    assert towers["query"].module is not towers["passage"].module
+    with torch.no_grad():
+        question, passage = (towers[side].rows(towers[side].items(side, ["bada gogo"])) for side in towers)
+    assert float((question[0] * passage[0]).sum()) > 0.9  # both are [CLS]
+
+
 def test_settings_that_need_one_vector_per_text_are_refused(tiny_checkpoint):
     with pytest.raises(GnnRetrievalError, match="does not train with loss = pair"):
         task_of(tiny_checkpoint, loss="pair")

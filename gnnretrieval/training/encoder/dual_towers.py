@@ -74,7 +74,7 @@ def make_towers(
         start: Start of training.
         shared: Share one set of weights.
         device: Where to compute.
-        seed: Seed of weights that the checkpoint lacks.
+        seed: Seed of weights that the checkpoint lacks: both towers start with the same ones.
         pooling: Pooling of token vectors: ``cls``, ``mean``, or ``auto``: the checkpoint's own.
         dropout: Dropout in training; None: the checkpoint's own.
 
@@ -104,6 +104,7 @@ def make_towers(
     most = settings.query_max_tokens or (settings.max_tokens if settings.late_interaction is None else QUERY_TOKENS)
     if shared:
         return {QUERY: passage.for_queries(settings.query_prompt, most or passage.max_tokens), PASSAGE: passage}
+    torch.manual_seed(seed)  # two random projections would compare nothing
     query = kind(
         start.query, start.similarity, device, max_tokens=most, side="query", prompt=settings.query_prompt, **common
     )
