@@ -105,6 +105,8 @@ def test_both_are_trained_and_the_re_ranker_opens(tiny_checkpoint, tiny_cross_en
     [
         ({"hard_negatives": 0}, {}, "among its hard negatives"),
         ({}, {"sentences": "mean"}, "needs one vector per text"),
+        ({"loss": "kl"}, {}, "leave loss and refresh_every out"),
+        ({"refresh_every": 2}, {}, "leave loss and refresh_every out"),
     ],
 )
 def test_what_does_not_fit_is_refused(

@@ -252,6 +252,11 @@ def _task(
     if pair is not None:
         if by_sentences or is_late or isinstance(towers[PASSAGE], SparseTower) or fixed is not None:
             raise GnnRetrievalError("joint training with a cross-encoder needs one vector per text, of both sides.")
+        if settings.loss != "contrastive" or settings.refresh_every is not None:
+            raise GnnRetrievalError(
+                "joint training with a cross-encoder has its own loss, over mined negatives: leave loss and "
+                "refresh_every out."
+            )
         return JointListwiseTask(pair, examples, texts, towers, similarity, settings, measure)
     if by_sentences:
         return SentenceTask(
