@@ -17,6 +17,7 @@ from gnnretrieval.encoders.loading import (
     check_vocabulary,
     load_classifier,
     load_tokenizer,
+    positions_of,
     weights_dtype,
 )
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
@@ -66,10 +67,10 @@ class CrossEncoder:
                 f"a cross-encoder has one label or two, and this checkpoint has {model.config.num_labels}.", directory
             )
         check_vocabulary(len(tokenizer), model.get_input_embeddings().num_embeddings, self.checkpoint)
-        positions = getattr(model.config, "max_position_embeddings", None)
+        positions = positions_of(model.config)
         check_max_tokens(settings.max_tokens, positions, self.checkpoint, "a pair's max_tokens (pair_tokens)")
         self._model: Any = model.eval().to(self.device)
-        max_tokens = settings.max_tokens or min(tokenizer.model_max_length, model.config.max_position_embeddings)
+        max_tokens = settings.max_tokens or min(tokenizer.model_max_length, positions or tokenizer.model_max_length)
         self._tokens = PairTokenizer(tokenizer, max_tokens, directory)
         self._pad = tokenizer.pad
         self._typed = "token_type_ids" in tokenizer.model_input_names

@@ -14,7 +14,13 @@ from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.late_tokens import QUERY_TOKENS
 from gnnretrieval.encoders.late_vectors import LateEncoder, TokenVectors
-from gnnretrieval.encoders.loading import check_max_tokens, declared_width, load_sentence_transformer, weights_dtype
+from gnnretrieval.encoders.loading import (
+    check_max_tokens,
+    declared_width,
+    load_sentence_transformer,
+    positions_of,
+    weights_dtype,
+)
 from gnnretrieval.encoders.packed_linear import by_equal_blocks
 from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
 from gnnretrieval.encoders.parallel_batches import map_batches
@@ -78,10 +84,9 @@ class DualEncoder:
 
     def _load(self, checkpoint: Checkpoint) -> Any:
         model = load_sentence_transformer(checkpoint, self.device)
-        config = getattr(getattr(model[0], "auto_model", None), "config", None)
-        positions = getattr(config, "max_position_embeddings", None)
+        positions = positions_of(getattr(getattr(model[0], "auto_model", None), "config", None))
         check_max_tokens(self.settings.max_tokens, positions, checkpoint)
-        check_max_tokens(self.settings.query_max_tokens, positions, checkpoint)
+        check_max_tokens(self.settings.query_max_tokens, positions, checkpoint, "query_max_tokens")
         if self.settings.max_tokens is not None:
             model.max_seq_length = self.settings.max_tokens
         return model.eval()

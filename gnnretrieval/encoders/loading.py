@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,11 @@ def loading(checkpoint: Checkpoint) -> Iterator[None]:
         ) from error
 
 
+# Kinds of models whose positions start after that of padding, as RoBERTa's.
+_AFTER_PADDING = {
+    *("camembert", "data2vec-text", "ibert", "longformer", "luke", "mpnet", "roberta", "roberta-prelayernorm"),
+    *("xlm-roberta", "xlm-roberta-xl", "xmod"),
+}
 # By default, transformers asks at the terminal whether to run a checkpoint's code.
 _UNTRUSTED: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
@@ -77,6 +82,7 @@ def load_sentence_transformer(checkpoint: Checkpoint, device: str | torch.device
             **_UNTRUSTED,
             model_kwargs={"dtype": torch.float32, "use_safetensors": True, **options},
         )
+        _limit(model)
         # Some wrong settings of its modules fail only at the first text.
         width = model.encode(["a"], show_progress_bar=False).shape[1]
         declared = declared_width(model)
@@ -124,7 +130,15 @@ def load_sparse_encoder(checkpoint: Checkpoint, device: str | torch.device, **op
             model = SparseEncoder(modules=[transformer, SpladePooling("max")], device=str(device))
         if len(model) != 2 or type(model[1]) is not SpladePooling:
             raise ValueError("it has other modules than a masked language model and SPLADE's pooling")
+        _limit(model)
         return model
+
+
+def _limit(model: Any) -> None:
+    """Cut texts after the last position, where a tokenizer without a limit makes sentence-transformers cut later."""
+    positions = positions_of(getattr(getattr(model[0], "auto_model", None), "config", None))
+    if positions is not None and (model.max_seq_length or positions) > positions:
+        model.max_seq_length = positions
 
 
 def has_language_model_head(checkpoint: Checkpoint) -> bool:
@@ -210,6 +224,16 @@ def check_vocabulary(known: int, rows: int, checkpoint: Checkpoint) -> None:
             "Give the tokenizer that belongs to these weights.",
             checkpoint.directory,
         )
+
+
+def positions_of(config: Any) -> int | None:
+    """Number of tokens that a model has positions for, from its configuration; None if that does not limit them."""
+    names = ("max_position_embeddings", "model_type", "pad_token_id")
+    get = Mapping.get if isinstance(config, Mapping) else getattr
+    positions, kind, padding = (get(config, name, None) for name in names)
+    if positions is None or positions < 0:
+        return None
+    return int(positions) - (1 + (1 if padding is None else padding) if kind in _AFTER_PADDING else 0)
 
 
 def check_max_tokens(

@@ -24,6 +24,7 @@ from gnnretrieval.encoders.loading import (
     check_vocabulary,
     load_reader,
     load_tokenizer,
+    positions_of,
     weights_dtype,
 )
 from gnnretrieval.encoders.packed_pass import PackedPass, can_pack
@@ -110,7 +111,7 @@ class Reader:
             )
         tokenizer = load_tokenizer(self.checkpoint)
         check_vocabulary(len(tokenizer), model.get_input_embeddings().num_embeddings, self.checkpoint)
-        positions = getattr(model.config, "max_position_embeddings", None)
+        positions = positions_of(model.config)
         max_tokens = settings.max_tokens or trained_tokens or min(UNTRAINED_TOKENS, positions or UNTRAINED_TOKENS)
         check_max_tokens(max_tokens, positions, self.checkpoint)
         self.tokens = ReaderTokenizer(tokenizer, max_tokens, self.checkpoint)

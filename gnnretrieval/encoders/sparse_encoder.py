@@ -22,6 +22,7 @@ from gnnretrieval.encoders.loading import (
     check_max_tokens,
     has_language_model_head,
     load_sparse_encoder,
+    positions_of,
     weights_dtype,
 )
 from gnnretrieval.encoders.prompts import Side, own_prompt
@@ -83,9 +84,9 @@ class SparseEncoder:
                 checkpoint.directory,
             )
         model = load_sparse_encoder(checkpoint, self.device)
-        positions = getattr(model[0].auto_model.config, "max_position_embeddings", None)
+        positions = positions_of(model[0].auto_model.config)
         check_max_tokens(self.settings.max_tokens, positions, checkpoint)
-        check_max_tokens(self.settings.query_max_tokens, positions, checkpoint)
+        check_max_tokens(self.settings.query_max_tokens, positions, checkpoint, "query_max_tokens")
         if self.settings.max_tokens is not None:
             model.max_seq_length = self.settings.max_tokens
         model[0].to(self.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, load_tokenizer
+from gnnretrieval.encoders.loading import check_max_tokens, load_tokenizer, positions_of
 from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
@@ -52,7 +52,8 @@ class EncoderTokens:
         sides = [("passage", passage, None), ("query", query, settings.query_max_tokens)]
         for side, checkpoint, own in sides:
             limit = settings.max_tokens if own is None else own
-            check_max_tokens(limit, _positions(checkpoint), checkpoint)
+            name = "max_tokens" if own is None else "query_max_tokens"
+            check_max_tokens(limit, _positions(checkpoint), checkpoint, name)
             given: int = self._tokenizers[side].model_max_length
             self.limits[side] = limit if limit is not None else given if given < _NO_LIMIT else None
 
@@ -67,10 +68,8 @@ def _tokenizer(checkpoint: Checkpoint) -> Any:
     folder = _first_module(checkpoint)
     tokenizer = load_tokenizer(checkpoint, folder)
     positions = _positions(checkpoint)
-    if (limit := _json(folder / "sentence_bert_config.json").get("max_seq_length")) is not None:
-        tokenizer.model_max_length = limit
-    elif positions is not None:
-        tokenizer.model_max_length = min(tokenizer.model_max_length, positions)
+    limit = _json(folder / "sentence_bert_config.json").get("max_seq_length") or tokenizer.model_max_length
+    tokenizer.model_max_length = min(limit, positions or limit)
     return tokenizer
 
 
@@ -87,8 +86,7 @@ def _first_module(checkpoint: Checkpoint) -> Path:
 
 
 def _positions(checkpoint: Checkpoint) -> int | None:
-    positions: int | None = _json(_first_module(checkpoint) / "config.json").get("max_position_embeddings")
-    return positions if positions != -1 else None
+    return positions_of(_json(_first_module(checkpoint) / "config.json"))
 
 
 def _prompts(checkpoint: Checkpoint) -> dict[str, str]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders import DualEncoder, EncoderSettings
 from gnnretrieval.encoders.batching import batches_by_tokens
+from gnnretrieval.encoders.token_counts import EncoderTokens
 from gnnretrieval.errors import GnnRetrievalError, InputError
 
 
@@ -149,6 +150,23 @@ def test_texts_are_cut_at_the_checkpoints_limit_where_none_is_set(encoder, texts
     words = " ".join(texts).split()
     first, second = (encoder.encode([" ".join(words[:count])], "passage") for count in (62, 150))
     np.testing.assert_allclose(first, second, atol=1e-5)
+
+
+def test_a_roberta_has_no_position_for_its_padding_and_the_one_before(tiny_checkpoint, tmp_path):
+    from transformers import AutoTokenizer, RobertaConfig, RobertaModel
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_checkpoint)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=42, pad_token_id=1, **sizes)
+    RobertaModel(config).save_pretrained(tmp_path / "roberta")
+    tokenizer.model_max_length = 10**30  # no limit: as some checkpoints of the hub
+    tokenizer.save_pretrained(tmp_path / "roberta")
+    encoder = encoder_of(tmp_path / "roberta")
+    assert EncoderTokens(encoder.settings).limits == {"passage": 40, "query": 40}
+    assert encoder.encode(["bada " * 50], "passage").shape == (1, 32)
+    for wrong in ("max_tokens", "query_max_tokens"):
+        with pytest.raises(InputError, match=f"has positions for 40 tokens, and {wrong} is 41"):
+            encoder_of(tmp_path / "roberta", **{wrong: 41})
 
 
 def test_more_tokens_than_the_checkpoint_has_positions_are_an_error_in_a_sentence(tiny_checkpoint, texts):

@@ -44,7 +44,7 @@ def test_special_tokens_are_counted_and_nothing_is_cut(tiny_checkpoint):
 def test_limits_that_are_given_and_a_limit_for_queries(tiny_checkpoint):
     settings = EncoderSettings(checkpoint=str(tiny_checkpoint), max_tokens=32, query_max_tokens=8)
     assert EncoderTokens(settings).limits == {"passage": 32, "query": 8}
-    with pytest.raises(InputError, match="positions for 64 tokens, and max_tokens is 65"):
+    with pytest.raises(InputError, match="positions for 64 tokens, and query_max_tokens is 65"):
         EncoderTokens(EncoderSettings(checkpoint=str(tiny_checkpoint), query_max_tokens=65))
 
 

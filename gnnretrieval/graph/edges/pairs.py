@@ -48,11 +48,11 @@ def require_pairs(settings: GraphSettings, given: NDArray[np.floating] | None) -
     width = None if given is None else given.shape[-1]
     if settings.reads_pairs:
         from gnnretrieval.encoders.checkpoint import find_checkpoint
-        from gnnretrieval.encoders.loading import check_max_tokens  # importing torch takes seconds
+        from gnnretrieval.encoders.loading import check_max_tokens, positions_of  # importing torch takes seconds
 
         checkpoint = find_checkpoint(str(settings.cross_encoder))
         config = checkpoint.config
-        check_max_tokens(settings.pair_tokens, config.get("max_position_embeddings"), checkpoint, "pair_tokens")
+        check_max_tokens(settings.pair_tokens, positions_of(config), checkpoint, "pair_tokens")
         width = config.get("hidden_size") if width is None else width
     if width is not None and (settings.edge_dimensions or 0) > width:
         raise GnnRetrievalError(

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gnnretrieval.encoders.checkpoint import Checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_tokenizer
+from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_tokenizer, positions_of
 from gnnretrieval.training.encoder.towers import attention_on, set_dropout
 
 
@@ -40,7 +40,7 @@ class HeadTower:
         self.module: Any = model.to(device)
         self.tokenizer: Any = load_tokenizer(checkpoint)
         check_vocabulary(len(self.tokenizer), self.module.get_input_embeddings().num_embeddings, checkpoint)
-        check_max_tokens(max_tokens, getattr(self.module.config, "max_position_embeddings", None), checkpoint)
+        check_max_tokens(max_tokens, positions_of(self.module.config), checkpoint)
         set_dropout(self.module, dropout)
         self.device = device
 

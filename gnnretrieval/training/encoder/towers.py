@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint
 from gnnretrieval.encoders.late_tokens import MARKERS, LateTokenizer, TokenMatch
-from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_sentence_transformer
+from gnnretrieval.encoders.loading import check_max_tokens, check_vocabulary, load_sentence_transformer, positions_of
 from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.sentence_tokens import SENT
 from gnnretrieval.encoders.similarity import Similarity
@@ -146,7 +146,7 @@ class TextTower:
         transformer = getattr(module[0], "auto_model", None)
         if transformer is None or not hasattr(module.tokenizer, "pad"):
             raise InputError("this checkpoint is not a transformer: it cannot be trained here.", checkpoint.directory)
-        check_max_tokens(max_tokens, getattr(transformer.config, "max_position_embeddings", None), checkpoint)
+        check_max_tokens(max_tokens, positions_of(transformer.config), checkpoint)
         if max_tokens is not None:
             module.max_seq_length = max_tokens
         check_vocabulary(len(self.tokenizer), transformer.get_input_embeddings().num_embeddings, checkpoint)
