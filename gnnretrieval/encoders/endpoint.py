@@ -197,8 +197,9 @@ def _in_threads(
     started = [threading.Thread(target=work, daemon=True) for _ in range(min(threads, len(batches)))]
     for thread in started:
         thread.start()
-    while not errors and any(thread.is_alive() for thread in started):
-        next(thread for thread in started if thread.is_alive()).join(0.1)
+    for thread in started:
+        while not errors and thread.is_alive():
+            thread.join(0.1)
     if errors:
         raise errors[0]
     return [result for result in results if result is not None]

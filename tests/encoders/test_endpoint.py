@@ -278,3 +278,17 @@ EndpointEncoder(EncoderSettings.parse({{"checkpoint": "m", "api": api}})).encode
 def test_the_cost_is_said_by_the_price():
     assert cost_in_words(1_500_000, None) == "1,500,000 tokens"
     assert cost_in_words(1_500_000, 0.02) == "1,500,000 tokens, which cost 0.0300"
+
+
+def test_requests_may_end_between_two_looks_at_their_threads(monkeypatch):
+    is_alive, looks = threading.Thread.is_alive, []
+
+    def ends_before_the_second_look(thread):
+        looks.append(thread)
+        if len(looks) > 1:
+            thread.join()
+        return is_alive(thread)
+
+    monkeypatch.setattr(threading.Thread, "is_alive", ends_before_the_second_look)
+    (vectors,) = module._in_threads(lambda batch: time.sleep(0.05) or np.ones((len(batch), 2)), [["a"]], 1)
+    assert vectors.shape == (1, 2)
