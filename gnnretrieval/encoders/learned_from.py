@@ -20,4 +20,5 @@ def write_learned_from(directory: Path, queries: Iterable[str]) -> None:
 def read_learned_from(directory: str | Path) -> frozenset[str]:
     """The query ids in ``directory``; empty if there is no file of them."""
     file = Path(directory) / LEARNED_FROM
-    return frozenset(file.read_text(encoding="utf-8").splitlines()) if file.is_file() else frozenset()
+    # not splitlines: an id may hold another separator of lines, such as U+2028
+    return frozenset(filter(None, file.read_text(encoding="utf-8").split("\n"))) if file.is_file() else frozenset()

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import Features, encode_dataset
-from gnnretrieval.encoders.learned_from import read_learned_from
+from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.build import build_graph
@@ -50,6 +50,12 @@ def half(dataset: Dataset, tiny_checkpoint: Path, tmp_path_factory: pytest.TempP
 def features(dataset: Dataset, half: Path) -> Features:
     settings = EncoderSettings(checkpoint=str(half), precision="float32")
     return encode_dataset(dataset, settings, half.with_name("features"))
+
+
+def test_ids_are_read_as_they_were_written(tmp_path: Path) -> None:
+    ids = {"q1", "a b", "a\u2028b", "c\x0cd", "e\x85f"}
+    write_learned_from(tmp_path, ids)
+    assert read_learned_from(tmp_path) == ids
 
 
 def test_a_share_is_always_the_same_queries_and_grows_with_it() -> None:
