@@ -25,9 +25,9 @@ SETTINGS = DualEncoderTrainSettings(
 )
 
 
-def train(dataset, checkpoint, out):
+def train(dataset, checkpoint, out, **more):
     encoder = EncoderSettings(checkpoint=str(checkpoint), precision="float32")
-    return train_dual_encoder(Dataset.open(dataset), [], encoder, SETTINGS, out)
+    return train_dual_encoder(Dataset.open(dataset), [], encoder, SETTINGS.model_copy(update=more), out)
 
 
 def test_negatives_are_what_the_encoder_finds_and_what_is_not_relevant(
@@ -72,3 +72,8 @@ def test_negatives_that_are_gone_end_the_run_with_a_sentence(tiny_dataset, tiny_
     (scratch(tmp_path / ".out.partial") / "negatives-2.jsonl").unlink()
     with pytest.raises(GnnRetrievalError, match="mined at step 2 are missing"):
         train(tiny_dataset, tiny_checkpoint, tmp_path / "out")
+
+
+def test_an_encoder_that_has_diverged_ends_the_run_with_a_sentence(tiny_dataset, tiny_checkpoint, tmp_path):
+    with pytest.raises(GnnRetrievalError, match="training has diverged"):
+        train(tiny_dataset, tiny_checkpoint, tmp_path / "out", learning_rate=1e30)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.similarity import Similarity
@@ -56,7 +58,7 @@ class Refresher:
         The negatives are written to ``directory``, so that a resumed run uses the same ones.
 
         Raises:
-            GnnRetrievalError: The negatives of a resumed run are missing.
+            GnnRetrievalError: The negatives of a resumed run are missing, or the encoder's vectors are not finite.
         """
         due = step // self.every * self.every
         if due == self._at:
@@ -82,6 +84,11 @@ class Refresher:
         write_passage_vectors(self.dataset, self.towers["passage"], place, self.token_budget, "refreshing negatives")
         rows, scores = exact_top_k(queries.numpy(), load_array(place), self.top, self.similarity)
         place.unlink()
+        if not np.isfinite(scores).all():
+            raise GnnRetrievalError(
+                "training has diverged: the encoder makes vectors that are not finite, by which no negatives can be "
+                "mined. Give a lower learning_rate."
+            )
         ids = self.dataset.passage_ids
         return [
             example._replace(
