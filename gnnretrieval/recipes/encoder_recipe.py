@@ -251,8 +251,10 @@ def read_encoder_recipe(path: str | Path) -> EncoderRecipe:
     try:
         for small in (False, True):
             recipe.encoder_settings(small)
-            sparse = {stage.name for stage in recipe.stages if recipe.encoder_settings(small, stage).sparse}
+            sparse = set[str]()
             for stage in recipe.stages:
+                if stage.kind == "encoder" and (recipe.encoder_settings(small, stage).sparse or stage.start in sparse):
+                    sparse.add(stage.name)
                 if stage.kind in ("negatives", "pseudo-label") and stage.by in sparse:
                     raise InputError(f"stage {stage.name!r}: {stage.by!r} is a sparse encoder, and by needs vectors.")
                 more = {"cross_encoder": "one"} if stage.kind in ("denoise", "pseudo-label") else {}

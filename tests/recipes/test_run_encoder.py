@@ -156,6 +156,12 @@ def test_the_papers_numbers_are_the_defaults():
     [
         ('[[stages]]\nname = "a"\nkind = "encoder"\nexamples = ["b"]', "examples names 'b'"),
         ('[[stages]]\nname = "a"\nkind = "encoder"', "needs examples"),
+        (
+            '[[stages]]\nname = "a"\nkind = "encoder"\nexamples = ["labels"]\nencoder = { sparse = true }\n'
+            '[[stages]]\nname = "b"\nkind = "encoder"\nexamples = ["labels"]\nstart = "a"\n'
+            '[[stages]]\nname = "c"\nkind = "negatives"\nby = "b"',
+            "'b' is a sparse encoder, and by needs vectors",
+        ),
         ('[[stages]]\nname = "a"\nkind = "denoise"\nexamples = ["a"]\ncross_encoder = "x"', "is no earlier stage"),
         ('[[stages]]\nname = "labels"\nkind = "negatives"', "'labels': the name is taken"),
         ('[[stages]]\nname = "a"\nkind = "negatives"\nsettings = { topk = 3 }', "unknown key 'topk'. Did you mean"),
