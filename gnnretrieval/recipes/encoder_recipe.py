@@ -169,8 +169,12 @@ class EncoderRecipe(KindSettings):
         return EncoderSettings.parse(self.encoder_settings(small).model_dump(exclude=parts | compared))
 
     def settings_of(self, stage: Stage, small: bool, **more: Any) -> Any:
-        """Settings of a stage: those of its kind, then those for small data, then the stage's, then ``more``."""
-        merged: dict[str, Any] = dict(self.of(stage.kind))
+        """Settings of a stage: those of its kind, then those for small data, then the stage's, then ``more``.
+
+        Negatives are mined for the recipe's split, unless the settings name another.
+        """
+        merged: dict[str, Any] = {"split": self.split} if stage.kind == "negatives" else {}
+        merged |= self.of(stage.kind)
         merged |= self.small.of(stage.kind) if small else {}
         merged |= {**stage.settings, **(stage.small if small else {})}
         try:

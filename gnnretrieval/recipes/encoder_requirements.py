@@ -15,8 +15,14 @@ from gnnretrieval.training.gnn.held_out import dev_split
 DEV = "dev"  # as the split of a stage of negatives: the dev split, whatever its name
 
 
-def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path) -> None:
+def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path, small: bool = False) -> None:
     """Refuse a recipe that cannot finish on ``dataset``, or that would report on queries it trains on or chooses by.
+
+    Args:
+        recipe: The recipe.
+        dataset: Its dataset.
+        path: Its file.
+        small: Whether its settings for small data are used.
 
     Raises:
         InputError: the reported split is the training or the dev split, or shares queries with the training split; a
@@ -40,7 +46,7 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path) -> Non
     require_answers(dataset, measures, judged)
     names = {stage.name for stage in recipe.stages}
     for stage in recipe.stages:
-        split = {**recipe.negatives, **stage.settings}.get("split", recipe.split)
+        split = recipe.settings_of(stage, small).split if stage.kind == "negatives" else None
         if stage.kind == "negatives" and split not in (recipe.split, DEV):
             raise InputError(f"stage {stage.name!r} mines split {split!r}: give {recipe.split!r} or {DEV!r}.", path)
         if stage.kind == "negatives" and split == DEV and chosen_by is None:

@@ -112,7 +112,7 @@ def run_encoder_recipe(
     dataset = dataset_of(parsed.data, path, data, Path(out))
     if ranks.first:
         ranks.agree(None)
-    require_runnable(parsed, dataset, path)
+    require_runnable(parsed, dataset, path, small)
     run = _Run(parsed, dataset, Path(out), small, device, ranks)
     if not ranks.first:
         run.join_in()

@@ -216,6 +216,24 @@ def test_queries_that_are_learned_from_cannot_be_reported_on(tiny_dataset, tiny_
         run_encoder_recipe(recipe, tmp_path / "out", data=place)
 
 
+def test_settings_for_small_data_cannot_mine_the_reported_split(tiny_dataset, tiny_checkpoint, tmp_path):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        f'name = "w"\n[encoder]\ncheckpoint = "{tiny_checkpoint}"\n[small.negatives]\nsplit = "test"\n'
+        '[[stages]]\nname = "a"\nkind = "negatives"\nby = "bm25"\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(InputError, match="mines split 'test': give 'train' or 'dev'"):
+        run_encoder_recipe(recipe, tmp_path / "out", data=tiny_dataset, small=True)
+
+
+def test_negatives_are_mined_for_the_recipes_split(tmp_path):
+    file = tmp_path / "recipe.toml"
+    file.write_text('name = "w"\nsplit = "clicks"\n[[stages]]\nname = "a"\nkind = "negatives"\n', encoding="utf-8")
+    recipe = read_encoder_recipe(file)
+    assert recipe.settings_of(recipe.stages[0], False).split == "clicks"
+
+
 def test_a_field_that_a_stage_does_not_use_is_refused(tmp_path):
     file = tmp_path / "recipe.toml"
     file.write_text('name = "w"\n[[stages]]\nname = "a"\nkind = "negatives"\nstart = "b"\n', encoding="utf-8")
