@@ -84,6 +84,7 @@ class BySentences(WholeTexts):
     def vectors(self, items: Sequence[Any], done: int) -> NDArray[np.float32]:
         """As :meth:`WholeTexts.vectors`; also writes the sentences' vectors."""
         sentences = self._dual.encode_sentences(items)
+        require_finite(sentences.vectors, self.encoder)  # before they are rounded
         self.files.write(sentences.vectors, sentences.counts, done)
         self.state = {"sentences": self.files.parts, "sentences_cut": self.state["sentences_cut"] + sentences.cut}
         return sentences.means(self.encoder.similarity)

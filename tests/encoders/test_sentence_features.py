@@ -45,6 +45,19 @@ def test_rows_are_the_sentences_vectors_passage_by_passage(features, dataset, se
     assert starts[2] - starts[1] == 2  # p01's title is a sentence
 
 
+def test_a_sentence_beyond_float16_is_refused_though_its_passage_is_not(dataset, settings, tmp_path, monkeypatch):
+    encode = DualEncoder.encode_sentences
+
+    def long(self, texts):
+        made = encode(self, texts)
+        made.vectors[0] *= 1e6
+        return made
+
+    monkeypatch.setattr(DualEncoder, "encode_sentences", long)
+    with pytest.raises(ArtifactError, match="float16, which ends at 65,504"):
+        encode_dataset(dataset, settings, tmp_path / "features")
+
+
 def test_the_artifact_says_how_many_sentences_there_are_and_how_many_were_cut(
     features, dataset, settings, tmp_path, said
 ):
