@@ -125,7 +125,10 @@ def require_sharded(settings: EncoderSettings) -> None:
     """
     several = settings.sentences != "none" or settings.late_interaction is not None or settings.sparse
     if not settings.is_checkpoint or several:
-        raise InputError("only a checkpoint with one vector per text encodes in shards: leave out --shards.")
+        raise InputError(
+            "only a checkpoint with one vector per text encodes in shards or has a forecast: leave out --shards and "
+            "--dry-run."
+        )
     fingerprint_of(settings)
 
 

@@ -81,6 +81,6 @@ def test_a_worker_that_finds_another_dataset_or_other_weights_refuses(tiny_datas
 
 def test_sentences_are_not_encoded_in_shards(tiny_dataset, settings, tmp_path):
     of_sentences = settings.model_copy(update={"sentences": "mean"})
-    with pytest.raises(InputError, match="leave out --shards"):
+    with pytest.raises(InputError, match="leave out --shards and --dry-run"):
         encode_dataset(Dataset.open(tiny_dataset), of_sentences, tmp_path / "f", sharding=Sharding(shards=2))
     assert json.dumps([path.name for path in tmp_path.iterdir()]) == "[]"
