@@ -26,9 +26,10 @@ def passages_of(objects: Any) -> list[Passage]:
     """Passages from texts or records.
 
     Args:
-        objects: One of these: a mapping from id to text or record; a list of texts, with the ids 0, 1, …; a list
-            of records; a pandas data frame or a Hugging Face dataset of records. A record is a :class:`Passage`, or a
-            mapping with id, text and optionally title, under their usual names (``_id``, ``contents``, …).
+        objects: One of these: a mapping or pandas series from id to text or record; a list of texts, with the ids 0, 1,
+            …; a list of records; a pandas data frame or a Hugging Face dataset of records. A record is a
+            :class:`Passage`, or a mapping with id, text and optionally title, under their usual names (``_id``,
+            ``contents``, …).
 
     Raises:
         InputError: an object is none of these, has no text, repeats an id, or has one that no judgement can name.
@@ -138,7 +139,7 @@ def _items(objects: Any, what: str) -> Iterator[tuple[Any, Any]]:
     """Id (None where a record has it) and record or text."""
     if isinstance(objects, str | bytes):
         raise InputError(f"{what}: this is one text, and a list of texts is needed.")
-    if isinstance(objects, Mapping) and not _is_columns(objects):
+    if _is_by_id(objects):
         yield from objects.items()
         return
     for number, record in enumerate(_records(objects, what)):
@@ -155,7 +156,7 @@ def _items(objects: Any, what: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _judgements(objects: Any) -> Iterator[tuple[Any, Any, Any]]:
-    if isinstance(objects, Mapping) and not _is_columns(objects):
+    if _is_by_id(objects):
         for query, relevant in objects.items():
             if isinstance(relevant, Mapping):
                 yield from ((query, passage, relevance) for passage, relevance in relevant.items())
@@ -179,9 +180,11 @@ def _relevance(record: Mapping[str, Any]) -> Any:
     return 1 if name is None else record[name]
 
 
-def _is_columns(objects: Any) -> bool:
-    """Whether objects are a table: a Hugging Face dataset is a mapping too, but of columns."""
-    return hasattr(objects, "to_dict") or hasattr(objects, "column_names")
+def _is_by_id(objects: Any) -> bool:
+    """Whether objects are by id, as a mapping or series, and no table: a Hugging Face dataset maps columns."""
+    if hasattr(objects, "to_dict"):
+        return hasattr(objects, "index") and hasattr(objects, "items") and not hasattr(objects, "columns")
+    return isinstance(objects, Mapping) and not hasattr(objects, "column_names")
 
 
 def _records(objects: Any, what: str) -> Iterable[Any]:

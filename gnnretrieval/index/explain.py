@@ -237,7 +237,8 @@ class MessagesExplainer:
     def _weights(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], float]:
         """Queries joined to a passage, their weights, whether each is labelled with it, and the passage's own weight.
 
-        Label mean and rejection use the same vector of a query, so their weights are on one scale.
+        The weights are those of the equations: of the label mean before the vector gets unit length, of rejection
+        after that.
         """
         edges, _ = self.store.found_by(np.array([row]))
         joined, ranks = np.divmod(edges.astype(np.int64), self.store.stride)

@@ -126,3 +126,13 @@ def test_judgements_of_what_is_not_there_are_refused(qrels, message, tmp_path):
     with pytest.raises(InputError, match=message):
         Dataset.from_records(WANTED, {"q": "what?"}, qrels, tmp_path / "set")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_series_is_read_by_its_index():
+    pandas = pytest.importorskip("pandas")
+    texts = pandas.Series(["one text", "another"], index=["x7", "x9"])
+    assert [(passage.id, passage.text) for passage in passages_of(texts)] == [("x7", "one text"), ("x9", "another")]
+    assert [query.id for query in queries_of(texts)] == ["x7", "x9"]
+    assert qrels_of(pandas.Series(["x7", "x9"], index=["q1", "q2"])) == {"q1": {"x7": 1}, "q2": {"x9": 1}}
+    with pytest.raises(InputError, match="'x7' is repeated"):
+        passages_of(pandas.Series(["a", "b"], index=["x7", "x7"]))
