@@ -298,6 +298,7 @@ class Month:
         hidden = np.array([row in dev for row in train])
         return HeldOut(
             DEV,
+            [],
             self.world.queries[np.array([*dev])],
             [],
             [[*passages] for passages in dev.values()],

@@ -93,12 +93,14 @@ class DenseBaseline(NamedTuple):
         dev: Mean RR@10 on dev, which chose it: the lowest over the parts of dev.
         graph: Features and labels.
         heads: Linear heads; None: none.
+        inside: The same without the questions that were held out, to rank these; None: none were.
     """
 
     setting: DenseSetting
     dev: float
     graph: MessageGraph
     heads: Heads | None
+    inside: DenseBaseline | None = None
 
     @torch.no_grad()
     def run(
@@ -252,8 +254,9 @@ def choose_dense(
     baselines = {}
     for name, choices in wanted.items():
         best = max(choices, key=lambda setting: dev[setting])
-        best_heads = heads.get((best.steps, best.sides))
-        if best_heads is not None and whole is not graph:
-            best_heads = train_heads(whole, best.steps, sides=best.sides, seed=seed)
-        baselines[name] = DenseBaseline(best, dev[best], whole, best_heads)
+        made = DenseBaseline(best, dev[best], graph, heads.get((best.steps, best.sides)))
+        if whole is not graph:
+            again = None if made.heads is None else train_heads(whole, best.steps, sides=best.sides, seed=seed)
+            made = DenseBaseline(best, dev[best], whole, again, made)
+        baselines[name] = made
     return baselines

@@ -13,7 +13,8 @@ from gnnretrieval.baselines.dense import DenseBaseline, DenseSetting, choose_den
 from gnnretrieval.baselines.expansion import Expanded, choose_weight, expanding_encoder
 from gnnretrieval.baselines.lexical import choose_lexical
 from gnnretrieval.data.dataset import Dataset
-from gnnretrieval.data.runs.trec import Run, read_run, require_writable_ids, write_run
+from gnnretrieval.data.runs.trec import Run, are_writable, read_run, require_writable_ids, write_run
+from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import GnnRetrievalError, InputError
@@ -120,9 +121,10 @@ def rank_baselines(
 
     def write(directory: Path) -> dict[str, Any]:
         rank = _Ranker(dataset, features, directory, depth)
-        queries_by_split = {split: queries}
-        if held_out.is_split:
-            queries_by_split[DEV] = {query.id: query.text for query in dataset.queries_of(held_out.name)}
+        of_dev = dict(zip(held_out.ids, held_out.texts, strict=True))
+        if held_out.is_split:  # all of them, also those that did not choose the settings
+            of_dev = {query.id: query.text for query in dataset.queries_of(held_out.name)}
+        queries_by_split = {split: queries} | ({DEV: of_dev} if are_writable(of_dev) else {})
         chosen = _rank_dense(store, held_out, rank, queries_by_split, seed, [name for name in names if name in DENSE])
         if encoder is not None:
             chosen |= _rank_expansion(store, held_out, rank, queries_by_split, encoder)
@@ -179,12 +181,18 @@ class _Ranker:
         return run_of
 
     def write(
-        self, name: str, queries_by_split: dict[str, dict[str, str]], run_of: Callable[[dict[str, str]], Run]
+        self,
+        name: str,
+        queries_by_split: dict[str, dict[str, str]],
+        run_of: Callable[[dict[str, str]], Run],
+        run_of_dev: Callable[[dict[str, str]], Run] | None = None,
     ) -> None:
+        """Write the runs; ``run_of_dev`` ranks questions that are held out, without having learned from them."""
         for split, queries in queries_by_split.items():
             folder = self.directory / DEV if split == DEV else self.directory
             folder.mkdir(exist_ok=True)
-            write_run(folder / f"{name}.run", run_of(queries), name, may_be_empty=True)  # by words, perhaps
+            ranked = run_of_dev(queries) if split == DEV and run_of_dev is not None else run_of(queries)
+            write_run(folder / f"{name}.run", ranked, name, may_be_empty=True)  # by words, perhaps
 
 
 def _rank_dense(
@@ -209,7 +217,7 @@ def _rank_dense(
         clicked=held_out.clicked,
     )
     for name, baseline in chosen.items():
-        rank.write(name, queries_by_split, rank.by(baseline))
+        rank.write(name, queries_by_split, rank.by(baseline), rank.by(baseline.inside or baseline))
     return {
         name: {"setting": baseline.setting._asdict(), "dev": baseline.dev, "said": baseline.setting.in_words()}
         for name, baseline in chosen.items()
@@ -223,11 +231,11 @@ def _rank_expansion(
     graph = message_graph(store, hidden)
     expanded = Expanded.of(store, encoder, None if hidden is None else ~hidden)
     weight, dev = choose_weight(graph, expanded, held_out.queries, held_out.relevant, held_out.parts, held_out.clicked)
+    inside = baseline = DenseBaseline(DenseSetting(), dev, expanded.mixed(graph, weight), None)
     if hidden is not None:
-        graph = message_graph(store)
         expanded = Expanded.of(store, encoder) if weight else expanded
-    baseline = DenseBaseline(DenseSetting(), dev, expanded.mixed(graph, weight), None)
-    rank.write(EXPANSION, queries_by_split, rank.by(baseline))
+        baseline = inside._replace(graph=expanded.mixed(message_graph(store), weight))
+    rank.write(EXPANSION, queries_by_split, rank.by(baseline), rank.by(inside))
     said = f"weight {weight:g}" if weight else "the dual-encoder"
     return {EXPANSION: {"setting": {"weight": weight}, "dev": dev, "said": said}}
 
@@ -252,7 +260,14 @@ def _rank_lexical(
         )
         neighbours = neighbour_questions(store) if choice.best.neighbour_weight else None
         bm25 = lexical_index(passages, store.num_passages, label_questions(store), choice.best, neighbours)
-    rank.write(LEXICAL, queries_by_split, lambda queries: bm25_run(bm25, queries, rank.passage_ids, rank.depth))
+        inside = bm25
+        if hidden.any():
+            inside = lexical_index(passages, store.num_passages, label_questions(store, ~hidden), choice.best, None)
+
+    def by(index: BM25) -> Callable[[dict[str, str]], Run]:
+        return lambda queries: bm25_run(index, queries, rank.passage_ids, rank.depth)
+
+    rank.write(LEXICAL, queries_by_split, by(bm25), by(inside))
     return {
         LEXICAL: {
             "setting": choice.best._asdict(),

@@ -25,7 +25,7 @@ from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.lexical import LexicalSetting
 from gnnretrieval.recipes.recipe import CompareSettings, Recipe
 from gnnretrieval.storage.artifacts import Artifact
-from gnnretrieval.training.gnn.held_out import dev_split
+from gnnretrieval.training.gnn.held_out import HELD_OUT_NAME, dev_split
 from gnnretrieval.training.gnn.judged import rows_of
 
 WITHOUT, WITH = "best without the graph", "best with the graph"
@@ -72,7 +72,9 @@ def compare_with_bm25(
     provenance: dict[str, Any],
     answers: AnswerHits,
 ) -> Comparison | None:
-    """Compare hybrids of a recipe's systems (:func:`compare_hybrids`), chosen on the dev split where there is one.
+    """Compare hybrids of a recipe's systems (:func:`compare_hybrids`), chosen on the dev split.
+
+    Without one they are chosen on the training questions that training held out, if ``rankings`` has these.
 
     Args:
         recipe: The recipe.
@@ -80,7 +82,7 @@ def compare_with_bm25(
         reported: Judgements of the reported split.
         runs: Runs on the reported split, by system and by baseline.
         systems: Names of the lexical systems, and of the dense ones with the dual-encoder first.
-        rankings: Artifact with the systems' runs on dev.
+        rankings: Artifact with the systems' runs on dev, or on the questions held out.
         baselines: Baselines, which all take part; None: none.
         provenance: Provenance for the comparison.
         answers: Answers in the passages of ``runs``, for measures that look at answers.
@@ -88,20 +90,23 @@ def compare_with_bm25(
     lexical, dense = map(list, systems)
     dev_runs: dict[str, Run] = {}
     dev_qrels: dict[str, dict[str, int]] = {}
-    expanded = clicked = None
-    if (dev := dev_split(dataset)) is not None and recipe.compare.fuse == "chosen":
-        in_graph = dataset.split(recipe.graph.split)
-        dev_qrels = {query: judged for query, judged in dataset.split(dev).items() if query not in in_graph}
+    expanded = clicked = dev = None
+    if (rankings.path / DEV).is_dir() and recipe.compare.fuse == "chosen":
         dev_runs = {
             name: read_run(rankings.path / DEV / f"{name}.run", may_be_empty=True) for name in (*lexical, *dense)
         }
+        in_graph, dev = dataset.split(recipe.graph.split), dev_split(dataset)
+        if dev is None:
+            dev_qrels = {query: in_graph[query] for query in dev_runs[dense[0]]}
+        else:
+            dev_qrels = {query: judged for query, judged in dataset.split(dev).items() if query not in in_graph}
         if baselines is not None:
             lexical.append(LEXICAL)
             expanded = LexicalSetting(**baselines.meta["chosen"][LEXICAL]["setting"])
             dense[1:1] = [name for name in baselines.names if name != LEXICAL]
             dev_runs |= baselines.runs(dev=True)
         dev_runs, _ = leave_out_self(dev_runs, dataset.path, dev_qrels)
-        clicked = clicked_dev(dataset, dev, dev_qrels)
+        clicked = clicked_dev(dataset, dev or recipe.graph.split, dev_qrels)
     return compare_hybrids(
         reported,
         runs,
@@ -114,6 +119,7 @@ def compare_with_bm25(
         dev_qrels=dev_qrels,
         expanded=expanded,
         clicked=clicked,
+        chosen_on=dev or HELD_OUT_NAME,
     )
 
 
@@ -142,6 +148,7 @@ def compare_hybrids(
     dev_qrels: Mapping[str, Mapping[str, int]] | None = None,
     expanded: LexicalSetting | None = None,
     clicked: ClickedDev | None = None,
+    chosen_on: str = "dev",
 ) -> Comparison | None:
     """Compare lexical rankings alone with hybrids of lexical and dense rankings.
 
@@ -151,9 +158,9 @@ def compare_hybrids(
     pipeline without the graph. Otherwise the rows are BM25, and BM25 joined with the dual-encoder and with the
     GNN-encoder by the method in ``settings``.
 
-    In the provenance, ``fusion`` is ``chosen on dev`` or the method, and ``pipeline`` has the settings with which an
-    index of the GNN-encoder ranks like the best pipeline with the graph. Where dev chose, ``fusion_choices`` has the
-    pair, method, weights and dev values of each row, and ``said`` is the same as text.
+    In the provenance, ``fusion`` is ``chosen on`` these questions or the method, and ``pipeline`` has the settings with
+    which an index of the GNN-encoder ranks like the best pipeline with the graph. Where dev chose, ``fusion_choices``
+    has the pair, method, weights and dev values of each row, and ``said`` is the same as text.
 
     Args:
         qrels: Judgements of the reported split.
@@ -167,6 +174,7 @@ def compare_hybrids(
         dev_qrels: Judgements of the dev questions.
         expanded: Setting of bm25+questions, where it is among the lexical rankings.
         clicked: How the dev questions count if their labels are clicks; None: all alike.
+        chosen_on: Name of the dev questions.
 
     Returns:
         The comparison; None where ``fuse`` is ``none``.
@@ -190,7 +198,7 @@ def compare_hybrids(
     systems |= {name: pair.run(runs, settings.depth) for name, pair in pipelines.items()}
     provenance = {
         **provenance,
-        "fusion": "chosen on dev",
+        "fusion": f"chosen on {chosen_on}",
         "pipeline": ranking.model_dump(mode="json"),
         "fusion_choices": {
             name: {"runs": [pair.lexical, pair.dense], **pair.choice.as_json(), "said": pair.line()}

@@ -127,8 +127,8 @@ class CompareSettings(Settings):
         depth: Passages per query in the runs.
         fuse: How BM25's ranking is joined with each dense one, for the table of hybrids
             (:func:`gnnretrieval.evaluation.fuse`). ``chosen``: by the method and weights that dev chooses
-            (:func:`gnnretrieval.evaluation.choose_fusion`), or by ``rrf`` where there is no dev split. ``none``: no
-            table of hybrids.
+            (:func:`gnnretrieval.evaluation.choose_fusion`), without a dev split by the questions that training held
+            out, or by ``rrf`` where there are none. ``none``: no table of hybrids.
         baselines: Whether to compare the GNN-encoder also with simple uses of the same labels
             (:func:`gnnretrieval.baselines.rankings.rank_baselines`).
     """

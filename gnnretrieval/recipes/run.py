@@ -44,9 +44,9 @@ from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions
 from gnnretrieval.training.gnn.embeddings import Embeddings, embed_passages
-from gnnretrieval.training.gnn.held_out import dev_split
+from gnnretrieval.training.gnn.held_out import HELD_OUT_NAME, dev_split
 from gnnretrieval.training.gnn.messages import fits_memory
-from gnnretrieval.training.gnn.model import GNNEncoderModel
+from gnnretrieval.training.gnn.model import HELD_OUT_DEPTH, GNNEncoderModel
 from gnnretrieval.training.gnn.train import train_gnn
 
 BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER = "bm25", "dual-encoder", "gnn-encoder"
@@ -187,7 +187,7 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
         systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, joint_features or features)}
         ranking = None if recipe.ranking is None else _resolved(recipe.ranking, path)
         ranker = None if ranking is None else Ranker(index, ranking, device, graph)
-        rankings = _rank(recipe, dataset, systems, ranker, directory)
+        rankings = _rank(recipe, dataset, systems, ranker, model, directory)
     baselines = _baselines(recipe, dataset, features, graph, directory, device)
     return _Made(features, graph, model, joint_features, embeddings, index, shown, rankings, baselines)
 
@@ -398,18 +398,26 @@ def _rank(
     dataset: Dataset,
     systems: dict[str, tuple[Index, Features]],
     ranker: Ranker | None,
+    model: GNNEncoderModel,
     directory: Path,
 ) -> Artifact:
-    """Rank the reported split and dev by BM25 and by every system's index, and the reported split by ``ranker``."""
+    """Rank the reported split and dev by BM25 and by every system's index, and the reported split by ``ranker``.
+
+    Without a dev split, the questions that training held out take its place, as the model ranked them without having
+    learned from them.
+    """
     split, depth = recipe.compare.split, recipe.compare.depth
     dev = dev_split(dataset)
-    folders = {split: ""} if dev is None else {split: "", dev: DEV}
-    texts = {name: {query.id: query.text for query in dataset.queries_of(name)} for name in folders}
+    held_out = model.held_out_run if dev is None and depth <= HELD_OUT_DEPTH else {}
+    texts = {name: {query.id: query.text for query in dataset.queries_of(name)} for name in (split, dev) if name}
+    if held_out:
+        dev = HELD_OUT_NAME
+        texts[dev] = {query.id: query.text for query in dataset.queries_of(recipe.graph.split) if query.id in held_out}
 
     def write(target: Path) -> dict[str, Any]:
         bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
-        for part, folder in folders.items():
-            queries, place = texts[part], target / folder
+        for part, queries in texts.items():
+            place = target / ("" if part == split else DEV)
             place.mkdir(exist_ok=True)
             by_words = bm25_run(bm25, queries, dataset.passage_ids, depth)
             if not any(by_words.values()):
@@ -417,7 +425,11 @@ def _rank(
             write_run(place / f"{BM25_SYSTEM}.run", by_words, BM25_SYSTEM, may_be_empty=True)
             for name, (index, features) in systems.items():
                 vectors = features.queries[features.rows_of(queries)]
-                write_run(place / f"{name}.run", index_run(index, list(queries), vectors, depth), name)
+                if name == GNN_ENCODER and part == HELD_OUT_NAME:
+                    run: Run = {query: held_out[query][:depth] for query in queries}
+                else:
+                    run = index_run(index, list(queries), vectors, depth)
+                write_run(place / f"{name}.run", run, name)
         if ranker is not None:
             queries, name = texts[split], GNN_ENCODER + ranker.settings.suffix
             features = systems[GNN_ENCODER][1]

@@ -16,6 +16,7 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.recipes.recipe import CompareSettings
 from gnnretrieval.recipes.same_labels import COLD, WARM, compare_same_labels, split_by_labels
+from gnnretrieval.training.gnn.held_out import held_out_queries
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +60,22 @@ def test_a_split_that_is_chosen_by_is_not_ranked(tiny_graph, tiny_dataset, tiny_
         rank_baselines(tiny_graph, Dataset.open(tiny_dataset), tiny_features, "dev", tmp_path / "out")
 
 
-def test_without_a_dev_split_no_prior_is_chosen_and_dev_is_not_ranked(
+def test_without_a_dev_split_no_prior_is_chosen_and_held_out_questions_are_ranked_by_what_has_not_seen_them(
     tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("gnnretrieval.training.gnn.held_out.dev_split", lambda dataset: None)
-    found = rank_baselines(tiny_graph, Dataset.open(tiny_dataset), tiny_features, "test", tmp_path / "out")
+    dataset = Dataset.open(tiny_dataset)
+    found = rank_baselines(tiny_graph, dataset, tiny_features, "test", tmp_path / "out", depth=40)
     assert found.names == [*[name for name in CHOICES if not name.endswith("label-prior")], EXPANSION, LEXICAL]
-    assert not (found.path / "dev").exists()
     assert found.meta["chosen_by"]["split"] == "held-out training queries"
+    held_out = held_out_queries(tiny_graph, dataset, tiny_features, 0)
+    judged = {id_: dataset.split("train")[id_] for id_ in held_out.ids}
+    for name, run in found.runs(dev=True).items():
+        assert list(run) == held_out.ids
+        values = np.array(list(per_query(judged, run, ["RR@10"])["RR@10"].values()))
+        by_kind = [values[held_out.parts == kind].mean() for kind in np.unique(held_out.parts)]
+        measured = values.mean() if name == LEXICAL else min(by_kind)
+        assert found.meta["chosen"][name]["dev"] == pytest.approx(measured, abs=0.02), name
 
 
 def test_some_baselines_alone_are_the_same_as_among_all(made, tiny_graph, tiny_dataset, tiny_features, tmp_path):

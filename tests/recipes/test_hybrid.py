@@ -1,17 +1,21 @@
+import shutil
 from datetime import datetime
 
 import pytest
+from few_steps import shorten
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.records import ScoredPassage
-from gnnretrieval.data.runs.trec import rank
-from gnnretrieval.evaluation import ClickedDev, fuse
+from gnnretrieval.data.runs.trec import rank, read_run
+from gnnretrieval.evaluation import ClickedDev, fuse, mean, per_query
 from gnnretrieval.feedback import SimulationSettings, import_feedback, simulate_log
 from gnnretrieval.feedback.judgement_table import read_judgements
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.lexical import LexicalSetting
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines, clicked_dev, compare_hybrids, fusion_lines
 from gnnretrieval.recipes.recipe import CompareSettings
+from gnnretrieval.recipes.run import run_recipe
+from gnnretrieval.training.gnn.held_out import held_out_queries
 
 QRELS = {f"q{number}": {"right": 1} for number in range(30)}
 DENSE = ("dual-encoder", "label-mean", "gnn-encoder")
@@ -94,6 +98,26 @@ def test_without_dev_runs_or_where_a_method_is_named_it_is_joined_by_equal_weigh
     joined = fuse([RUNS["bm25"], RUNS["gnn-encoder"]], method, depth=100)
     rank_of_right = [passage.passage_id for passage in joined["q0"]].index("right") + 1
     assert values(comparison)["bm25+gnn-encoder"] == pytest.approx(1 / rank_of_right)
+
+
+def test_without_a_dev_split_the_questions_that_training_held_out_choose(
+    tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch
+):
+    shorten(monkeypatch.setattr, monkeypatch.setitem)
+    shutil.copytree(tiny_dataset, tmp_path / "data")
+    (tmp_path / "data" / "qrels" / "dev.tsv").unlink()
+    encoder = f'[encoder]\ncheckpoint = "{tiny_checkpoint}"\nmax_tokens = 48\nprecision = "float32"\n'
+    (tmp_path / "r.toml").write_text(f'name = "r"\n[data]\nsource = "data"\n{encoder}', encoding="utf-8")
+    made = run_recipe(tmp_path / "r.toml", out=tmp_path / "out")
+    held_out = held_out_queries(made.graph, made.dataset, made.features, 0)
+    assert list(made.model.held_out_run) == held_out.ids
+    assert made.hybrids.provenance["fusion"] == "chosen on held-out training queries"
+    assert {WITH, WITHOUT} <= {system.name for system in made.hybrids.systems}
+    run = read_run(tmp_path / "out" / "rankings" / "dev" / "gnn-encoder.run")
+    assert run == made.model.held_out_run  # not of the index, which knows their answers
+    judged = {id_: made.dataset.split("train")[id_] for id_ in held_out.ids}
+    found = mean(per_query(judged, run, ["RR@10"]))["RR@10"]
+    assert found == pytest.approx(made.model.meta["dev"]["chosen"]["RR@10"], abs=0.02)
 
 
 def test_dev_is_the_default_and_none_is_no_table():

@@ -49,7 +49,8 @@ def dev_of(store, count=12, hidden=None, clicked=None):
     rng = np.random.default_rng(1)
     relevant = [[int(row)] for row in rng.choice(store.num_passages, count, replace=False)]
     vectors = rng.standard_normal((count, WIDTH)).astype(np.float16)
-    return HeldOut("dev", vectors, [""] * count, relevant, hidden, np.zeros(count, dtype=np.int64), clicked)
+    texts = [""] * count
+    return HeldOut("dev", texts, vectors, texts, relevant, hidden, np.zeros(count, dtype=np.int64), clicked)
 
 
 def heads_of(seed=2):

@@ -85,6 +85,11 @@ def require_writable_ids(ids: Iterable[str], path: Path) -> None:
         _check_writable("id", id_, path)
 
 
+def are_writable(ids: Iterable[str]) -> bool:
+    """Whether a TREC file can hold all these ids (:func:`require_writable_ids`)."""
+    return all(id_ and not UNWRITABLE.search(id_) for id_ in ids)
+
+
 def _check_writable(what: str, value: str, path: Path) -> None:
     if not value or UNWRITABLE.search(value):
         raise InputError(

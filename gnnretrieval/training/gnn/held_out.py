@@ -25,6 +25,7 @@ from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.storage.arrays import blocks, gather_rows
 
 DEV_NAMES = ("dev", "validation", "val")
+HELD_OUT_NAME = "held-out training queries"
 BY_PASSAGE, BY_TOPIC, BY_QUESTION = range(3)  # kinds of held-out questions
 HELD_OUT = 1 / 12  # share of the training queries held out for each kind, without a dev split
 MOST_HELD_OUT = 2000  # of each kind: more decide nothing that these do not
@@ -37,7 +38,8 @@ class HeldOut(NamedTuple):
     """Questions that training does not learn from.
 
     Attributes:
-        name: Name of the split, or ``"held-out training queries"``.
+        name: Name of the split, or :data:`HELD_OUT_NAME`.
+        ids: Ids of the questions.
         queries: ``(q, d)`` features.
         texts: Texts of the questions.
         relevant: Rows of each question's relevant passages.
@@ -48,6 +50,7 @@ class HeldOut(NamedTuple):
     """
 
     name: str
+    ids: list[str]
     queries: NDArray[np.floating]
     texts: list[str]
     relevant: list[list[int]]
@@ -59,6 +62,7 @@ class HeldOut(NamedTuple):
     def only(self, rows: Sequence[int]) -> HeldOut:
         """The questions at these positions."""
         return self._replace(
+            ids=[self.ids[row] for row in rows],
             queries=self.queries[rows],
             texts=[self.texts[row] for row in rows],
             relevant=[self.relevant[row] for row in rows],
@@ -128,6 +132,7 @@ def held_out_queries(
     # a query of both splits must not be in the graph of training
     return HeldOut(
         split,
+        list(judged),
         vectors,
         dev_texts,
         relevant,
@@ -165,12 +170,13 @@ def _held_out_of_training(
     rows = np.flatnonzero(is_dev)
     relevant = passages_by_query(store.labels[is_dev[store.labels[:, 0]]])
     with store.texts() as texts:
-        dev_texts = texts.texts_of_queries(rows.tolist())
+        held_out = [texts.query(row) for row in rows.tolist()]
     parts = np.select([by_question, by_topic], [BY_QUESTION, BY_TOPIC], BY_PASSAGE)[is_dev[labelled]]
     return HeldOut(
-        "held-out training queries",
+        HELD_OUT_NAME,
+        [query.id for query in held_out],
         store.query_features[rows],
-        dev_texts,
+        [query.text for query in held_out],
         [*relevant.values()],
         hidden,
         parts,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import Tensor
 
+from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, message_vectors
 from gnnretrieval.training.gnn.held_out import first_copies, passages_by_query
@@ -83,6 +84,13 @@ class Judged:
         if self.clicked is None:
             return reciprocal_ranks(vectors, self.queries, self.relevant)
         return self.clicked.shares * reciprocal_ranks(vectors, self.queries, self.relevant, self.clicked.shown)
+
+    @torch.no_grad()
+    def run(self, messages: Messages, ids: Sequence[str], passage_ids: Sequence[str], depth: int) -> Run:
+        """Rankings of the questions, whose ids are given, with these messages: at most ``depth`` passages each."""
+        vectors = message_vectors(self.graph, self.heads[messages.head] if messages.steps else None, messages)
+        top = (self.queries @ vectors.T).topk(min(depth, len(passage_ids)), dim=1)
+        return dict(zip(ids, rank_rows(top.indices.numpy(), top.values.numpy(), passage_ids), strict=True))
 
     @property
     def warm(self) -> NDArray[np.bool_]:

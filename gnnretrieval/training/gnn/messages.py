@@ -96,6 +96,7 @@ class MessagesTraining(NamedTuple):
         dual_encoder: Mean RR@10 of the dual-encoder.
         cross_validated: Number of training questions that joined the dev questions.
         passages: Number of passages that the dev questions ranked.
+        judged: The dev questions, with a graph and heads that lack them; None: over a part of the corpus.
     """
 
     climb: Climb
@@ -106,6 +107,7 @@ class MessagesTraining(NamedTuple):
     dual_encoder: float
     cross_validated: int
     passages: int
+    judged: Judged | None = None
 
     @property
     def is_significant(self) -> bool:
@@ -214,7 +216,8 @@ def train_messages(
     """
     part = training_part(store, held_out, settings, taught)
     rejections = REJECTIONS if part.is_whole else REJECTIONS[:1]
-    return train_over(part.graph, part.held_out, settings, part.taught, sides=sides, rejections=rejections)
+    made = train_over(part.graph, part.held_out, settings, part.taught, sides=sides, rejections=rejections)
+    return made if part.is_whole else made._replace(judged=None)
 
 
 def training_part(store: Graph, held_out: HeldOut, settings: TrainSettings, taught: Tensor) -> CorpusPart:
@@ -303,7 +306,7 @@ def train_over(
     if messages.scaling:
         trained = trained.with_level(whole)
     passages = len(whole.passages)
-    return MessagesTraining(choice, settings.evidence, without_dev, trained, dev, before, beside, passages)
+    return MessagesTraining(choice, settings.evidence, without_dev, trained, dev, before, beside, passages, judged[0])
 
 
 def is_few(held_out: HeldOut) -> bool:

@@ -12,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from gnnretrieval.data.runs.trec import Run, read_run
 from gnnretrieval.data.text_store import PassageRow, TextStore
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.encoded_texts import TEXTS as FEATURE_TEXTS
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from gnnretrieval.training.gnn.embeddings import Embeddings
 
 KIND = GNN_ENCODER
+HELD_OUT_RUN, HELD_OUT_DEPTH = "held-out.run", 100
 _MOST_ROUNDS = 1000  # of rejection; training chooses a few
 _NONE = PassageRow(-1, "", "", "")
 
@@ -67,6 +69,16 @@ class GNNEncoderModel(Artifact):
         if self.is_linear and not Messages(**self.meta["messages"]).keeps_lengths:
             return Similarity(normalize=False, scale=similarity.scale)
         return similarity
+
+    @property
+    def held_out_run(self) -> Run:
+        """Rankings of the training questions that it was chosen by, by a model that did not learn from them.
+
+        They are :data:`HELD_OUT_DEPTH` passages deep. Empty with a dev split, and where training does not write them:
+        with graph layers, in joint training, or on a part of the corpus.
+        """
+        file = self.path / HELD_OUT_RUN
+        return read_run(file) if file.is_file() else {}
 
     @property
     def settings(self) -> GNNEncoderSettings:

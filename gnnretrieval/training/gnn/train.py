@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from gnnretrieval.data.dataset import Dataset
+from gnnretrieval.data.runs.trec import are_writable, write_run
 from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.encoders.trained import JOINT, PASSAGE, QUERY
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
@@ -28,9 +29,10 @@ from gnnretrieval.training.gnn.examples import LearnedFrom, probability_column, 
 from gnnretrieval.training.gnn.held_out import HeldOut, held_out_queries
 from gnnretrieval.training.gnn.joint import JointEncoders, require_encoder
 from gnnretrieval.training.gnn.joint_messages import JointMessages, train_joint_messages
+from gnnretrieval.training.gnn.judged import rows_of
 from gnnretrieval.training.gnn.loop import ENCODER, GNNTraining
 from gnnretrieval.training.gnn.messages import LOG, WEIGHTS, MessagesTraining, train_messages
-from gnnretrieval.training.gnn.model import KIND, GNNEncoderModel
+from gnnretrieval.training.gnn.model import HELD_OUT_DEPTH, HELD_OUT_RUN, KIND, GNNEncoderModel
 from gnnretrieval.training.gnn.model_card import CARD, model_card
 from gnnretrieval.training.gnn.selection import Selection
 from gnnretrieval.training.gnn.settings import TrainSettings, as_before
@@ -158,6 +160,8 @@ def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks
     for line in training.lines():
         say(line)
     training.trained.save(directory / WEIGHTS)
+    if isinstance(training, MessagesTraining) and not plan.held_out.is_split:
+        _write_held_out_run(training, plan, directory)
     labelled = np.unique(store.labels[:, 0])
     return _Trained(
         {
@@ -172,6 +176,16 @@ def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks
             "queries": {"trained_on": int(taught[labelled].sum()), "labelled": len(labelled)},
         }
     )
+
+
+def _write_held_out_run(training: MessagesTraining, plan: TrainingPlan, directory: Path) -> None:
+    """Rank the held-out questions by the model that lacks them, for choices that come later (fusion with BM25)."""
+    with plan.store.texts() as texts:
+        passage_ids = texts.passage_ids()
+    held_out = plan.held_out.only(rows_of(len(plan.held_out.ids)).tolist())
+    if training.judged is not None and are_writable([*held_out.ids, *passage_ids]):
+        run = training.judged.run(training.trained.messages, held_out.ids, passage_ids, HELD_OUT_DEPTH)
+        write_run(directory / HELD_OUT_RUN, run, KIND)
 
 
 class TrainingPlan(NamedTuple):
