@@ -8,7 +8,8 @@ from typing import NamedTuple
 from gnnretrieval.evaluation import judged_in, most_changed, parse_measures, per_query, relevant_ranks
 from gnnretrieval.evaluation.changed_queries import ChangedQuery
 from gnnretrieval.index.explain import Explanation, explainer_of
-from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
+from gnnretrieval.recipes.rankings import DUAL_ENCODER, GNN_ENCODER
+from gnnretrieval.recipes.run import RecipeRun
 from gnnretrieval.storage.provenance import write_json
 
 FILE = "examples.json"

@@ -8,8 +8,9 @@ from gnnretrieval.evaluation.comparison_page import in_words
 from gnnretrieval.index.explain import Explanation
 from gnnretrieval.pages.html import Card, Html, element, escape, folded, join, paragraph, section, short, source, table
 from gnnretrieval.recipes.examples import RankedExample, changed_examples
+from gnnretrieval.recipes.rankings import DUAL_ENCODER, GNN_ENCODER
 from gnnretrieval.recipes.report_parts import Reported
-from gnnretrieval.recipes.run import DUAL_ENCODER, GNN_ENCODER, RecipeRun
+from gnnretrieval.recipes.run import RecipeRun
 
 _MOST, _TOP = 5, 3  # examples of each kind; passages shown of a ranking
 _HOW = {  # by whether the layer is linear

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnretrieval.baselines.rankings import DEV, Baselines, rank_baselines
+from gnnretrieval.baselines.rankings import Baselines, rank_baselines
 from gnnretrieval.data import Dataset, make_docstring_corpus
-from gnnretrieval.data.runs.trec import Run, read_run, require_writable_ids, write_run
-from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.data.runs.trec import Run, read_run, require_writable_ids
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.opening import fingerprint_of
@@ -30,26 +29,23 @@ from gnnretrieval.graph.build import build_graph, require_k
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.faiss_index import Index, build_index
 from gnnretrieval.index.hybrid import PIPELINES, Ranker, RankingSettings
-from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.maps.building import build_map
 from gnnretrieval.maps.passage_map import PassageMap
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.hybrid import compare_with_bm25
+from gnnretrieval.recipes.rankings import BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER, rank_systems
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
 from gnnretrieval.recipes.same_labels import SameLabels, compare_same_labels
 from gnnretrieval.recipes.source_files import dataset_of_files, folder_of, is_dataset
 from gnnretrieval.recipes.stages import timed_stage, write_comparison
 from gnnretrieval.recipes.verdict import Verdict
 from gnnretrieval.storage.artifacts import Artifact
-from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions
 from gnnretrieval.training.gnn.embeddings import Embeddings, embed_passages
-from gnnretrieval.training.gnn.held_out import HELD_OUT_NAME, dev_split
+from gnnretrieval.training.gnn.held_out import dev_split
 from gnnretrieval.training.gnn.messages import fits_memory
-from gnnretrieval.training.gnn.model import HELD_OUT_DEPTH, GNNEncoderModel
+from gnnretrieval.training.gnn.model import GNNEncoderModel
 from gnnretrieval.training.gnn.train import train_gnn
-
-BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER = "bm25", "dual-encoder", "gnn-encoder"
 
 
 @dataclass(frozen=True)
@@ -187,7 +183,7 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
         systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, joint_features or features)}
         ranking = None if recipe.ranking is None else _resolved(recipe.ranking, path)
         ranker = None if ranking is None else Ranker(index, ranking, device, graph)
-        rankings = _rank(recipe, dataset, systems, ranker, model, directory)
+        rankings = rank_systems(recipe, dataset, systems, ranker, model, directory)
     baselines = _baselines(recipe, dataset, features, graph, directory, device)
     return _Made(features, graph, model, joint_features, embeddings, index, shown, rankings, baselines)
 
@@ -391,61 +387,3 @@ def dataset_of(settings: DataSettings, path: Path, data: str | Path | None, dire
     else:
         raise InputError("the recipe names no data: give a dataset directory with --data.", path)
     return Dataset.open(place, settings.qrels, settings.where)
-
-
-def _rank(
-    recipe: Recipe,
-    dataset: Dataset,
-    systems: dict[str, tuple[Index, Features]],
-    ranker: Ranker | None,
-    model: GNNEncoderModel,
-    directory: Path,
-) -> Artifact:
-    """Rank the reported split and dev by BM25 and by every system's index, and the reported split by ``ranker``.
-
-    Without a dev split, the questions that training held out take its place, as the model ranked them without having
-    learned from them.
-    """
-    split, depth = recipe.compare.split, recipe.compare.depth
-    dev = dev_split(dataset)
-    held_out = model.held_out_run if dev is None and depth <= HELD_OUT_DEPTH else {}
-    texts = {name: {query.id: query.text for query in dataset.queries_of(name)} for name in (split, dev) if name}
-    if held_out:
-        dev = HELD_OUT_NAME
-        texts[dev] = {query.id: query.text for query in dataset.queries_of(recipe.graph.split) if query.id in held_out}
-
-    def write(target: Path) -> dict[str, Any]:
-        bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
-        for part, queries in texts.items():
-            place = target / ("" if part == split else DEV)
-            place.mkdir(exist_ok=True)
-            by_words = bm25_run(bm25, queries, dataset.passage_ids, depth)
-            if not any(by_words.values()):
-                say(f"BM25 finds nothing: no passage shares a word with a question of {part}")
-            write_run(place / f"{BM25_SYSTEM}.run", by_words, BM25_SYSTEM, may_be_empty=True)
-            for name, (index, features) in systems.items():
-                vectors = features.queries[features.rows_of(queries)]
-                if name == GNN_ENCODER and part == HELD_OUT_NAME:
-                    run: Run = {query: held_out[query][:depth] for query in queries}
-                else:
-                    run = index_run(index, list(queries), vectors, depth)
-                write_run(place / f"{name}.run", run, name)
-        if ranker is not None:
-            queries, name = texts[split], GNN_ENCODER + ranker.settings.suffix
-            features = systems[GNN_ENCODER][1]
-            vectors = features.queries[features.rows_of(queries)]
-            write_run(target / f"{name}.run", ranker.run(queries, vectors, depth), name)
-        return {"split": split, "queries": len(texts[split])}
-
-    return make_artifact(
-        directory / "rankings",
-        "rankings",
-        inputs={"dataset": dataset.hash}
-        | {name: index.hash for name, (index, _) in systems.items()}
-        | {f"features of {name}": features.hash for name, (_, features) in systems.items()}
-        | ({} if ranker is None or ranker.reranker_hash is None else {"re-ranker": ranker.reranker_hash}),
-        config={"split": split, "depth": depth, "dev": dev}
-        | ({} if ranker is None else {"ranking": ranker.settings.model_dump(mode="json", exclude={"rerank"})}),
-        write=write,
-        overwrite=True,
-    )
