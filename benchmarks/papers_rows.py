@@ -205,6 +205,7 @@ def other_trainings() -> str:
     figures = result("small_encoders")["set"]
     systems = figures["systems"]
     names = {"DPR": "dpr", "RetroMAE and DPR": "retromae", "RocketQA, step 1": "step-1", "RocketQAv2": "rocketqav2"}
+    names |= {"Condenser and DPR": "condenser", "coCondenser and DPR": "cocondenser"}
     names |= {"SPLADE": "splade", "term weights as of DeepCT": "term-weights"}
     values = ", ".join(f"{name} {systems[of]['RR@10']:.1f}" for name, of in names.items())
     return (

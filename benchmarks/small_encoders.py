@@ -21,7 +21,7 @@ from typing import Any
 import click
 from late_interaction import DEPTH, QUICK_TOKENS, RECALL, RESULTS, RR, SQUAD, OneSet, Values
 from same_labels import mean_by_question, tested
-from same_labels_page import difference
+from same_labels_page import GNN, difference
 
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.encoders.bm25 import BM25
@@ -168,9 +168,9 @@ def markdown(results: Mapping[str, Any]) -> str:
         "labels.",
         f"The recipes are those of `encoder train NAME --small`, with {QUICK_TOKENS} tokens of a passage;",
         "cross-encoders are trained for one epoch with two negatives. An encoder that is no better on dev after",
-        "training keeps the weights that it started from: RocketQAv2 is then its step 1. MiniLM has no head for",
-        "masked language modelling. SPLADE's is trained on these passages alone, where published SPLADE models start",
-        "from one that is trained on billions of words.",
+        "training keeps the weights that it started from: RocketQAv2 is then its step 1, and distilled SPLADE is",
+        "SPLADE. MiniLM has no head for masked language modelling. SPLADE's is trained on these passages alone, where",
+        "published SPLADE models start from one that is trained on billions of words.",
         "",
         "RR@10 and R@100 × 100 on test, means over seeds. Δ is the difference in RR@10 from the GNN-encoder, with a",
         "95 % bootstrap interval and the p of a paired t-test by question. Bytes are those of a passage in the index.",
@@ -194,6 +194,12 @@ def markdown(results: Mapping[str, Any]) -> str:
     ]
     lines += ["", f"Weights beside the GNN-encoder, by seed: {'; '.join(weights)}."]
     lines += ["", f"Revision {results['git_revision']}."]
+    if older := results.get("older"):
+        names = "; ".join(NAMES[name] for name in older["systems"])
+        lines += [
+            "",
+            f"Measured at revision {older['revision']}, against the GNN-encoder of then ({older[GNN]:.1f}): {names}.",
+        ]
     return "\n".join(lines) + "\n"
 
 
