@@ -86,8 +86,8 @@ def rank_baselines(
     """Choose the setting of each baseline on dev, and rank a split's queries, into the artifact ``out``.
 
     The baselines see only the labels of the graph. Settings are chosen on the dev questions that
-    :func:`gnnretrieval.training.gnn.train.train_gnn` uses, at most 2,000 of them. If there is a dev split, its
-    questions are ranked too.
+    :func:`gnnretrieval.training.gnn.train.train_gnn` uses, at most 2,000 of them. The questions of the dev split are
+    ranked too; without one, those that are held out, by baselines that did not learn from them.
 
     Args:
         store: The graph.
@@ -145,7 +145,9 @@ def rank_baselines(
         out,
         KIND,
         inputs={"graph": store.hash, "dataset": dataset.hash, "features": features.hash},
-        config={"split": split, "depth": depth, "only": names},
+        # without a dev split, artifacts of earlier versions lack the rankings of the held-out questions
+        config={"split": split, "depth": depth, "only": names}
+        | ({} if held_out.is_split else {"held_out": len(held_out.ids)}),
         write=write,
         seed=seed,
         overwrite=overwrite,

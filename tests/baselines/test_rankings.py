@@ -68,6 +68,9 @@ def test_without_a_dev_split_no_prior_is_chosen_and_held_out_questions_are_ranke
     found = rank_baselines(tiny_graph, dataset, tiny_features, "test", tmp_path / "out", depth=40)
     assert found.names == [*[name for name in CHOICES if not name.endswith("label-prior")], EXPANSION, LEXICAL]
     assert found.meta["chosen_by"]["split"] == "held-out training queries"
+    assert (
+        found.config["held_out"] == found.meta["chosen_by"]["queries"]
+    )  # older artifacts, without dev, are made again
     held_out = held_out_queries(tiny_graph, dataset, tiny_features, 0)
     judged = {id_: dataset.split("train")[id_] for id_ in held_out.ids}
     for name, run in found.runs(dev=True).items():

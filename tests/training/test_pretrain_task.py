@@ -137,7 +137,8 @@ def test_condensers_head_reads_the_vector_in_place_of_the_first_token_and_no_pad
     early[0, 3] += 1
     torch.testing.assert_close(head(vectors, early, present)[:, :3], before[:, :3])
     assert not torch.allclose(head(vectors + 1, early, present)[:, :3], before[:, :3])
-    assert not torch.equal(*(layer.linear1.weight for layer in head.layers))  # each starts from weights of its own
+    first, second = (layer.linear1.weight for layer in head.layers)
+    assert not torch.equal(first, second)  # both start at random
 
 
 def test_spans_are_disjoint_parts_of_a_text_and_change_by_epoch(tiny_checkpoint):

@@ -112,13 +112,15 @@ class PretrainTower(HeadTower):
         loss = _sums(F.cross_entropy(logits, ids[chosen], reduction="none"), chosen)
         right = _sums((logits.argmax(-1) == ids[chosen]).float(), chosen)
         rows = [loss, chosen.sum(1).float(), right.detach()]
+        if self.settings.objective == "mlm":
+            return torch.stack([*rows, torch.zeros_like(loss), torch.zeros_like(loss)], dim=1)
         vectors = self._vectors(states.float(), present)
-        if self.settings.objective == "retromae":
-            rows += self._decoded(ids, text, vectors)
-        elif self._is_condenser:
+        if self._is_condenser:
             early = output.hidden_states[(len(output.hidden_states) - 1) // 2].float()  # the first are the embeddings
             rows += self._predicted(self.module["decoder"](vectors, early, present.bool()), ids, chosen)
-        columns = torch.stack(rows + [torch.zeros_like(loss)] * (_COLUMNS - len(rows)), dim=1)
+        else:
+            rows += self._decoded(ids, text, vectors)
+        columns = torch.stack(rows, dim=1)
         return torch.cat([columns, vectors], dim=1) if self.width > _COLUMNS else columns
 
     def _masked(self, ids: Tensor, chosen: Tensor) -> Tensor:
