@@ -1,11 +1,15 @@
-"""Two sets that nothing here was chosen on, of Debian's packages; queries have several relevant packages each.
+"""Sets that nothing here was chosen on, of Debian's packages.
 
-A passage is a package's name and its description in a line.
+A passage is a package's name and its description in a line; in ``debian-sections`` it is a section's name.
 
 - ``debian-tags``: a query is two or three of Debian's tags in words, such as ``interface x11 game strategy``; the
   packages with all of them are relevant. Tags are no part of the passages.
 - ``debian-suggests``: a query is a package's description; the packages of other sources that it recommends, suggests or
   enhances are relevant. Packages that are queries are no passages.
+- ``debian-sources``: a query is a package's description; the one package that stands for all that are built from the
+  same source is relevant. It resembles finding the first of several reports about the same thing.
+- ``debian-sections``: a query is a package's description; its section, one of 58, is relevant. A passage has up to
+  hundreds of training questions, as the answers of an FAQ have.
 """
 
 from __future__ import annotations
@@ -23,6 +27,8 @@ from gnnretrieval.data import Dataset
 PACKAGES = 10_000  # passages of debian-tags: a random sample of those with tags
 TAGS = {"train": 2_800, "dev": 500, "test": 700}  # queries
 SUGGESTS = {"train": 3_500, "dev": 500, "test": 1_000}
+SOURCES = {"train": 4_500, "dev": 500, "test": 1_000}
+SECTIONS = {"train": 4_000, "dev": 500, "test": 1_000}
 RELEVANT = range(2, 21)  # packages that may be relevant for a query of tags
 OF_EVERY_KIND = ("role::", "special::")  # tags that say nothing of the subject
 RELATIONS = ("Recommends", "Suggests", "Enhances")
@@ -35,6 +41,7 @@ class Package(NamedTuple):
         name: Its name.
         description: Its description in a line.
         source: The source package that it is built from.
+        section: The part of the archive that it is in, such as ``games``.
         tags: Its tags about the subject.
         related: The packages that it recommends, suggests or enhances.
     """
@@ -42,6 +49,7 @@ class Package(NamedTuple):
     name: str
     description: str
     source: str
+    section: str
     tags: tuple[str, ...]
     related: tuple[str, ...]
 
@@ -63,6 +71,7 @@ def available_packages() -> Iterator[Package]:
             fields["Package"],
             fields["Description"],
             fields.get("Source", fields["Package"]).split(" ")[0],
+            fields.get("Section", ""),
             tuple(sorted(tag for tag in tags if not tag.startswith(OF_EVERY_KIND))),
             tuple(sorted({named.split()[0].split(":")[0] for named in related.split(",") if named.strip()})),
         )
@@ -106,9 +115,39 @@ def make_debian_suggests(out: Path) -> Dataset | None:
     return _made([by_name[name] for name in passages], judged, SUGGESTS, out)
 
 
+def make_debian_sources(out: Path) -> Dataset | None:
+    """Make ``debian-sources`` in ``out``; None where there are no lists of packages."""
+    by_source = defaultdict[str, list[Package]](list)
+    for package in available_packages():
+        by_source[package.source].append(package)
+    rng = random.Random(0)
+    passages, judged = [], {}
+    for _, packages in sorted(by_source.items()):
+        first, *others = rng.sample(sorted(packages), len(packages))
+        passages.append(first)
+        judged |= {other.description: [first.name] for other in others if other.description != first.description}
+    if len(judged) < sum(SOURCES.values()):
+        return None
+    return _made(passages, rng.sample(list(judged.items()), sum(SOURCES.values())), SOURCES, out)
+
+
+def make_debian_sections(out: Path) -> Dataset | None:
+    """Make ``debian-sections`` in ``out``; None where there are no lists of packages."""
+    judged = {package.description: package.section for package in sorted(available_packages()) if package.section}
+    if len(judged) < sum(SECTIONS.values()):
+        return None
+    rng = random.Random(0)
+    asked = rng.sample(list(judged.items()), sum(SECTIONS.values()))
+    named = {section: section.replace("/", " ").replace("-", " ") for section in sorted({*judged.values()})}
+    passages = [Package(name, words, name, name, (), ()) for name, words in named.items()]
+    return _made(passages, [(text, [section]) for text, section in asked], SECTIONS, out)
+
+
 SETS: Mapping[str, Callable[[Path], Dataset | None]] = {
     "debian-tags": make_debian_tags,
     "debian-suggests": make_debian_suggests,
+    "debian-sources": make_debian_sources,
+    "debian-sections": make_debian_sections,
 }
 
 

