@@ -121,7 +121,7 @@ def make_debian_sources(out: Path) -> Dataset | None:
     for package in available_packages():
         by_source[package.source].append(package)
     rng = random.Random(0)
-    passages, judged = [], {}
+    passages, judged = list[Package](), dict[str, list[str]]()
     for _, packages in sorted(by_source.items()):
         first, *others = rng.sample(sorted(packages), len(packages))
         passages.append(first)

@@ -8,8 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gdtrib
-from scipy.stats import gamma, poisson
+from scipy.special import gammaincinv, gdtrib, pdtrc
 
 from gnnretrieval.feedback.click_rates import ClickRates, Votes
 from gnnretrieval.feedback.settings import FeedbackSettings
@@ -78,7 +77,7 @@ def judge(votes: Votes, rates: ClickRates, settings: FeedbackSettings) -> list[J
     shape = clicks + settings.prior_strength * rates.mean
     weight = votes.examined + settings.prior_strength
     rate = shape / weight
-    low, high = (gamma.ppf(p, shape, scale=1 / weight) for p in (1 - settings.confidence, settings.confidence))
+    low, high = (gammaincinv(shape, p) / weight for p in (1 - settings.confidence, settings.confidence))
     best: dict[str, float] = defaultdict(float)
     for (question, _), value, count in zip(pairs, rate.tolist(), clicks.tolist(), strict=True):
         best[question] = max(best[question], value if count else 0.0)
@@ -110,7 +109,7 @@ def label_chances(examined: NDArray[np.float64], rates: ClickRates, settings: Fe
     # The shape of the Gamma distribution that has the level as its lower bound.
     shape = gdtrib(1.0, 1 - settings.confidence, _level(rates, settings) * weight)
     needed = np.maximum(np.ceil(shape - settings.prior_strength * rates.mean), 1)
-    chances: NDArray[np.float64] = poisson.sf(needed - 1, rates.attractive * examined)
+    chances: NDArray[np.float64] = pdtrc(needed - 1, rates.attractive * examined)
     return chances
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 from torch import Tensor
 
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
@@ -212,7 +212,7 @@ def _p_of(gains: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
 
 def _doubt(p: float, error: float, usual: float) -> float:
     """Probability that a gain with this one-sided p and standard error is not above 0."""
-    return float(norm.sf(norm.isf(p) * usual / np.hypot(usual, error))) if p < 1 else 1.0
+    return float(ndtr(ndtri(p) * usual / np.hypot(usual, error))) if p < 1 else 1.0
 
 
 def _standard_error(gains: NDArray[np.float64], weights: NDArray[np.float64]) -> float:

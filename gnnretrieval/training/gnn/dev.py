@@ -8,7 +8,6 @@ from typing import NamedTuple, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor, nn
 
 from gnnretrieval.encoders.similarity import Similarity
@@ -217,4 +216,6 @@ def choose_scale(
 def _p_of_gain(differences: NDArray[np.float64]) -> float:
     if len(differences) < 2 or np.ptp(differences) == 0:  # a t-test needs variance
         return 0.0 if differences.mean() > 0 else 1.0
+    from scipy import stats  # loads for a second
+
     return float(stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 from torch import Tensor
 
 from gnnretrieval.data.runs.trec import Run, rank_rows
@@ -224,6 +223,8 @@ def _alike(dev: Judged, drawn: Sequence[Judged]) -> bool:
     of_drawn, of_dev = np.concatenate([judged.measure(Messages()) for judged in drawn]), dev.measure(Messages())
     if min(len(of_drawn), len(of_dev)) < 2 or not (of_drawn.std() or of_dev.std()):
         return True  # no test is possible
+    from scipy import stats  # loads for a second
+
     figures = [(values.mean(), values.std(ddof=1), len(values)) for values in (of_drawn, of_dev)]
     return not stats.ttest_ind_from_stats(*figures[0], *figures[1], equal_var=False).pvalue < ALIKE
 
