@@ -124,7 +124,7 @@ def _lines_of_gnn(report: dict[str, Any]) -> list[str]:
             lines.append(f"{mark} {record['epoch']:>9}   {values}")
     gain = f"gain {100 * dev['best']['gain']:+.1f} (p = {dev['best']['p']:.2g})"
     if dev["best"]["gain"] > 0 and not dev["believed"]:
-        lines.append(f"{gain}: not significant; the embeddings are the dual-encoder's")
+        lines.append(f"{gain}: may be chance; the embeddings are the dual-encoder's")
     else:
         lines.append(f"{gain}; kept: {what_was_kept(dev)}")
     return lines

@@ -1,4 +1,4 @@
-"""Training with layer = linear: train heads, choose messages on dev by the ladder, and keep them if significant."""
+"""Training with layer = linear: train heads, choose messages on dev by the ladder, and keep them by evidence."""
 
 from __future__ import annotations
 

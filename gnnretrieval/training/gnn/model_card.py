@@ -137,7 +137,10 @@ def _what(settings: TrainSettings) -> str:
 
 def _remarks_of_linear(dev: Mapping[str, Any]) -> list[str]:
     if dev["best"]["gain"] > 0 and not dev["believed"]:
-        return ["", f"The gain was not significant (p above evidence = {dev['evidence']:g}): {_UNCHANGED}"]
+        return [
+            "",
+            f"The gain may be chance (p = {dev['best']['p']:.2g}, above evidence = {dev['evidence']:g}): {_UNCHANGED}",
+        ]
     return [] if dev["believed"] else ["", f"Nothing helped on dev: {_UNCHANGED}"]
 
 
