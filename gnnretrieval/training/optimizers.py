@@ -1,7 +1,8 @@
-"""Optimizers of encoder training, and the learning rate schedule."""
+"""Optimizers of encoder training, the learning rate schedule, and the check that training has not diverged."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -59,6 +60,31 @@ def linear_schedule(step: int, total: int, warmup_share: float) -> float:
     """
     warm = max(1, round(warmup_share * total))
     return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
+
+
+def require_finite_step(step: int, loss: float, norm: float, remedy: str) -> None:
+    """Check a step before its update.
+
+    An update that is not finite makes all weights NaN. Dev would then keep an earlier epoch, as if nothing was gained.
+
+    Args:
+        step: Number of the step, from 0.
+        loss: Its loss.
+        norm: Norm of its gradient.
+        remedy: Sentence that names the setting to change.
+
+    Raises:
+        GnnRetrievalError: Loss or norm is not finite.
+    """
+    if math.isfinite(loss) and math.isfinite(norm):
+        return
+    what = f"the loss of step {step + 1:,} is {loss:g}, and its gradient has the norm {norm:g}."
+    if not step:
+        raise GnnRetrievalError(
+            f"training cannot begin: {what} As nothing was learned yet, no learning rate helps. Check the weights and "
+            "vectors that it starts from, and the scale of the similarity."
+        )
+    raise GnnRetrievalError(f"training has diverged: {what} {remedy}")
 
 
 def _lamb(groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:

@@ -357,6 +357,11 @@ def test_training_without_weight_averaging_measures_the_weights_themselves(tiny_
         torch.testing.assert_close(average, value)
 
 
+def test_training_that_diverges_ends_with_a_sentence(tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    with pytest.raises(GnnRetrievalError, match=r"training has diverged: .* Give a lower learning_rate\."):
+        train(tiny_graph, tiny_dataset, tiny_features, tmp_path / "out", learning_rate=1e38)
+
+
 def test_training_lowers_the_loss(tiny_graph, tiny_dataset, tiny_features, tmp_path):
     model = train(
         tiny_graph, tiny_dataset, tiny_features, tmp_path / "model", epochs=12, mask_ratio=0.3, mask_unit="query"

@@ -6,7 +6,7 @@ from torch import nn
 
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
-from gnnretrieval.training.optimizers import linear_schedule, make_optimizer
+from gnnretrieval.training.optimizers import linear_schedule, make_optimizer, require_finite_step
 
 NAMES = ["adamw", "adam", "lamb"]
 CPU = torch.device("cpu")
@@ -150,3 +150,16 @@ def test_the_schedule_reaches_its_peak_and_ends_at_zero(total, share):
     assert max(factors) == 1
     assert all(0 < factor <= 1 for factor in factors)
     assert linear_schedule(total, total, share) == 0
+
+
+@pytest.mark.parametrize(("loss", "norm"), [(float("nan"), 1.0), (float("inf"), 1.0), (0.5, float("inf"))])
+def test_a_step_that_is_not_finite_ends_training_before_the_weights_take_it(loss, norm):
+    with pytest.raises(GnnRetrievalError, match=r"diverged: the loss of step 8 is .* Give a lower rate\."):
+        require_finite_step(7, loss, norm, "Give a lower rate.")
+    require_finite_step(7, 0.5, 1.0, "Give a lower rate.")
+
+
+def test_a_first_step_that_is_not_finite_blames_the_start_and_no_learning_rate():
+    with pytest.raises(GnnRetrievalError, match="nothing was learned yet") as told:
+        require_finite_step(0, float("nan"), 1.0, "Give a lower rate.")
+    assert "lower rate" not in str(told.value)

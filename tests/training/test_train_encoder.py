@@ -110,6 +110,12 @@ def test_training_never_ends_worse_on_dev_than_it_began(tiny_dataset, tiny_check
     assert made.meta["dev"]["best"]["epoch"] == 0
 
 
+def test_training_that_diverges_ends_with_a_sentence(tiny_dataset, tiny_checkpoint, tmp_path):
+    settings = SETTINGS.model_copy(update={"learning_rate": 1e30, "optimizer": "adamw"})
+    with pytest.raises(GnnRetrievalError, match=r"training has diverged: .* Give a lower learning_rate\."):
+        train(tiny_dataset, tiny_checkpoint, tmp_path / "out", settings)
+
+
 def test_one_set_of_weights_cannot_come_of_two(tiny_dataset, tiny_checkpoint, trained, tmp_path):
     separate = SETTINGS.model_copy(update={"shared": False})
     two = train(tiny_dataset, tiny_checkpoint, tmp_path / "two", separate)

@@ -19,7 +19,7 @@ from gnnretrieval.training.cached_step import Batch, add_gradient
 from gnnretrieval.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from gnnretrieval.training.encoder.settings import LoopSettings
 from gnnretrieval.training.encoder.towers import Tower, Trained
-from gnnretrieval.training.optimizers import linear_schedule, make_optimizer
+from gnnretrieval.training.optimizers import linear_schedule, make_optimizer, require_finite_step
 from gnnretrieval.training.ranks import ALONE, Ranks
 from gnnretrieval.training.weights import MasterWeights
 
@@ -122,7 +122,7 @@ class EncoderLoop:
         return max(self.progress.history, key=_first_measure)
 
     def step(self, step: int) -> float:
-        """One update; returns the loss."""
+        """One update; returns the loss. Raises if it is not finite."""
         settings, per_epoch = self.settings, self.task.steps_per_epoch
         self.task.before_step(step, self.towers, self.directory, self.ranks)
         for tower in self.towers.values():
@@ -140,14 +140,15 @@ class EncoderLoop:
             seed=(settings.seed, step),
         )
         self.ranks.sum_gradients(self.weights.parameters)
-        norm = nn.utils.clip_grad_norm_(self.weights.parameters, settings.gradient_clip)
+        norm = float(nn.utils.clip_grad_norm_(self.weights.parameters, settings.gradient_clip))
+        require_finite_step(step, loss, norm, "Give a lower learning_rate.")
         self.optimizer.step()
         self.weights.publish()
         self.progress = self.progress._replace(step=step + 1, epoch=(step + 1) // per_epoch)
         if (step + 1) % _LOG_EVERY == 0 or step + 1 == self.total:
             epoch = round((step + 1) / per_epoch, 4)
             record = {"step": step + 1, "epoch": epoch, "loss": loss, "learning_rate": rate}
-            self._log({**record, "gradient_norm": float(norm)})
+            self._log({**record, "gradient_norm": norm})
         return loss
 
     def _measure(self, epoch: int) -> None:

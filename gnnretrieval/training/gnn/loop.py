@@ -29,7 +29,7 @@ from gnnretrieval.training.gnn.graph_tensors import GraphTensors, edge_moments
 from gnnretrieval.training.gnn.joint import JointEncoders
 from gnnretrieval.training.gnn.log import dev_note, write_log
 from gnnretrieval.training.gnn.settings import TrainSettings
-from gnnretrieval.training.optimizers import linear_schedule
+from gnnretrieval.training.optimizers import linear_schedule, require_finite_step
 from gnnretrieval.training.ranks import ALONE, Ranks
 
 LOG, CHECKPOINT = "log.jsonl", "checkpoint.safetensors"
@@ -236,16 +236,19 @@ class GNNTraining:
             loss = float(of_step.detach())
         else:
             loss = self._joint_gradient(step, queries, self._subgraph(step.candidates, visible, rng))
-        norm = nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_clip)
+        norm = float(nn.utils.clip_grad_norm_(self.model.parameters(), settings.gradient_clip))
+        require_finite_step(self.progress.step, loss, norm, "Give a lower learning_rate.")
         if self.encoders is not None:
-            nn.utils.clip_grad_norm_(self.encoders.parameters, settings.gradient_clip)
+            of_encoders = float(nn.utils.clip_grad_norm_(self.encoders.parameters, settings.gradient_clip))
+            remedy = "Give a lower encoder_learning_rate or learning_rate."
+            require_finite_step(self.progress.step, loss, of_encoders, remedy)
         self.optimizer.step()
         self._pull_to_identity()
         if self.encoders is not None:
             self.encoders.weights.publish()
         self.progress = self.progress._replace(step=self.progress.step + 1)
         self._average_weights()
-        return loss, float(norm)
+        return loss, norm
 
     def _joint_gradient(self, step: Step, queries: Rows, subgraph: Subgraph) -> float:
         """Add the gradient with recomputed node features (Algorithm 1, lines 8-10); returns the loss."""

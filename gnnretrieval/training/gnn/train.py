@@ -72,7 +72,7 @@ def train_gnn(
 
     Raises:
         ArtifactError: The graph was built from other features, or ``start`` has another shape.
-        GnnRetrievalError: There are no dev questions, or settings and inputs do not fit together.
+        GnnRetrievalError: There are no dev questions, settings and inputs do not fit together, or training diverges.
     """
     if ranks.count > 1 and settings.layer == "linear" and not settings.is_joint:
         raise GnnRetrievalError(
