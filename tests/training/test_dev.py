@@ -140,7 +140,13 @@ def test_a_choice_has_its_gain_and_the_p_value_of_a_paired_test():
     assert found.gain == pytest.approx(np.mean(gained) - np.mean(base))
     assert found.p == pytest.approx(stats.ttest_rel(gained, base, alternative="greater").pvalue)
     assert chosen({0.0: base, 1.0: [0.0] * 5}).p == 1.0
-    assert chosen({0.0: [0.0, 0.0], 1.0: [0.5, 0.5]}).p == 0.0
+
+
+@pytest.mark.parametrize("questions", [1, 2, 5, 40])
+def test_equal_gains_are_as_certain_as_so_many_tosses_of_one_side(questions):
+    found = chosen({0.0: [0.0] * questions, 1.0: [0.5] * questions})
+    assert found.p == 0.5**questions
+    assert chosen({0.0: [0.5] * questions, 1.0: [0.0] * questions}).p == 1.0
 
 
 def test_a_window_is_the_mean_of_the_last_measurements():

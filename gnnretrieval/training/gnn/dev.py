@@ -185,7 +185,7 @@ class ScaleChoice(NamedTuple):
     Attributes:
         scale: ``λ``.
         gain: Mean gain in RR@10 over the dual-encoder.
-        p: p-value of the gain by a one-sided paired t-test; 1 without a gain to test.
+        p: p-value of the gain by a one-sided paired t-test, or the sign test if all gains are equal; 1 without a gain.
     """
 
     scale: float
@@ -214,8 +214,8 @@ def choose_scale(
 
 
 def _p_of_gain(differences: NDArray[np.float64]) -> float:
-    if len(differences) < 2 or np.ptp(differences) == 0:  # a t-test needs variance
-        return 0.0 if differences.mean() > 0 else 1.0
+    if len(differences) < 2 or np.ptp(differences) == 0:  # a t-test needs variance, so the sign test
+        return float(0.5 ** len(differences)) if differences.mean() > 0 else 1.0
     from scipy import stats  # loads for a second
 
     return float(stats.ttest_1samp(differences, 0.0, alternative="greater").pvalue)
