@@ -235,10 +235,12 @@ def ranks_of(
     vectors: NDArray[np.floating],
     similarity: Similarity,
     removed: NDArray[np.int64] | None = None,
+    *,
+    ties: Ties | None = None,
 ) -> list[int]:
     """Ranks, from 1, of some passages for one query among all ``vectors``, by one blockwise pass over them.
 
-    A passage ranks above all others of equal score.
+    These are the ranks in a full search by :func:`pair_scores`.
 
     Args:
         rows: Rows of the passages.
@@ -246,22 +248,32 @@ def ranks_of(
         vectors: Vectors of all passages ``(m, d)``, may be memory-mapped.
         similarity: How query and passages are compared.
         removed: Rows that take no rank; None: every row takes one.
+        ties: Which of several passages of equal score rank first; None: those with the lowest rows.
 
     Returns:
         The rank of each passage, in the order of ``rows``.
     """
     prepared = similarity.prepare_array(query)
     places = np.asarray(rows, dtype=np.int64)
-    scores = similarity.prepare_array(vectors[places]) @ prepared  # (r,)
-    above = np.zeros(len(places), dtype=np.int64)
+    scores = pair_scores(query[None], vectors[places], similarity)  # (r,)
+    unit = (len(prepared) + 2) * 2.0**-24 * float(np.linalg.norm(prepared))
+    above, equal = np.zeros(len(places), dtype=np.int64), [[place[None]] for place in places]
     for part in blocks(len(vectors), _PASSAGES):
-        block = similarity.prepare_array(vectors[part]) @ prepared
-        higher = block[:, None] > scores  # (block, r)
-        here = (places >= part.start) & (places < part.stop)
-        higher[places[here] - part.start, np.flatnonzero(here)] = False  # its two products may round differently
+        block = similarity.prepare_array(vectors[part])
+        products = block @ prepared
+        error = 2 * unit * float(np.linalg.norm(block, axis=1).max())  # of a product and of a score
+        near = np.flatnonzero((np.abs(products[:, None] - scores) <= error).any(1))
+        for some in blocks(len(near), 4096):  # too close to tell by products, which round by the shape of the block
+            products[near[some]] = pair_scores(query[None], vectors[part][near[some]], similarity)
         if removed is not None:
-            higher[removed[(removed >= part.start) & (removed < part.stop)] - part.start] = False
-        above += higher.sum(0)
+            products[removed[(removed >= part.start) & (removed < part.stop)] - part.start] = -np.inf
+        above += (products[:, None] > scores).sum(0)
+        for number, score in enumerate(scores):
+            equal[number].append(part.start + np.flatnonzero(products == score))
         release(vectors)
+    for number, place in enumerate(places):
+        same = np.unique(np.concatenate(equal[number]))[None]  # (1, c)
+        order = same if ties is None else ties(same)
+        above[number] += int((order < order[same == place]).sum())
     ranks: list[int] = (above + 1).tolist()
     return ranks

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.data.runs.ranking import places_by_id
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.data.text_store import PassageRow, QueryRow
 from gnnretrieval.encoders.exact_search import ranks_of
@@ -282,7 +283,13 @@ class Retriever(OpenedIndex):
         if not hits:
             return []
         graph, rows, vector = self.graph, [hit.row for hit in hits], self._encode_before([question])[0]
-        ranks = ranks_of(rows, vector, graph.passage_features, graph.similarity, self.index.removed)
+        with graph.texts() as texts:
+
+            def by_id(tied: NDArray[np.int64]) -> NDArray[np.int64]:
+                return places_by_id(tied, texts.ids_of_passages)
+
+            given = (rows, vector, graph.passage_features, graph.similarity, self.index.removed)
+            ranks = ranks_of(*given, ties=by_id)
         return [Why(self._explainer.explain(row, most), rank) for row, rank in zip(rows, ranks, strict=True)]
 
     def neighborhood(self, id_: str, is_query: bool = False, *, most: int = 10, hops: int = 2) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gnnretrieval.encoders.exact_search import ranks_of
+from gnnretrieval.encoders.exact_search import exact_top_k, ranks_of
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.index import explain
 from gnnretrieval.index.explain import AttentionExplainer
@@ -133,9 +133,22 @@ def test_ranks_of_several_passages_are_those_of_a_full_sort(monkeypatch, normali
     assert ranks_of([], query, vectors, similarity) == []
 
 
-def test_equal_passages_rank_below_the_one_asked_for():
-    vectors = np.ones((5, 4), dtype=np.float16)
-    assert ranks_of([0, 4], np.ones(4, dtype=np.float32), vectors, Similarity(normalize=True, scale=1.0)) == [1, 1]
+def test_passages_of_equal_score_rank_one_after_the_other():
+    vectors, query = np.ones((5, 4), dtype=np.float16), np.ones(4, dtype=np.float32)
+    similarity = Similarity(normalize=True, scale=1.0)
+    assert ranks_of([0, 4, 2], query, vectors, similarity) == [1, 5, 3]
+    assert ranks_of([0, 4, 2], query, vectors, similarity, np.array([1, 4])) == [1, 4, 2]
+    assert ranks_of([0, 4, 2], query, vectors, similarity, ties=np.negative) == [5, 1, 3]
+
+
+def test_ranks_are_those_of_an_exact_search_where_vectors_are_repeated():
+    rng = np.random.default_rng(1)
+    vectors = np.repeat(rng.standard_normal((40, 24)), 3, axis=0)[rng.permutation(120)].astype(np.float16)
+    similarity = Similarity(normalize=True, scale=1.0)
+    for query in rng.standard_normal((5, 24)).astype(np.float32):
+        order, _ = exact_top_k(query[None], vectors, 120, similarity)
+        place = {row: rank for rank, row in enumerate(order[0].tolist(), 1)}
+        assert ranks_of(range(120), query, vectors, similarity) == [place[row] for row in range(120)]
 
 
 @pytest.mark.parametrize(
