@@ -6,7 +6,7 @@ import pytest
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.bm25 import BM25
-from gnnretrieval.encoders.features import open_features
+from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import GraphSettings, build_graph, open_graph
 
@@ -151,3 +151,14 @@ def test_features_of_another_width_than_they_say_are_damaged(tiny_dataset, tiny_
         build_graph(
             Dataset.open(tiny_dataset), open_features(tmp_path / "features"), GraphSettings(k=3), tmp_path / "graph"
         )
+
+
+def test_scores_of_long_vectors_beyond_float16_stay_finite_edge_features(tiny_dataset, tmp_path, said):
+    dataset, rng = Dataset.open(tiny_dataset), np.random.default_rng(0)
+    passages, queries = (400 * rng.standard_normal((count, 8)).astype(np.float32) for count in (40, 80))
+    features = Features.from_vectors(dataset, passages, queries, tmp_path / "features", similarity="dot")
+    graph = build_graph(dataset, features, GraphSettings(k=5, edge_features=("score",)), tmp_path / "graph")
+    scores, stored = np.asarray(graph.scores), np.asarray(graph.edge_arrays.cheap)[:, :, 0]
+    assert scores.max() > 65504
+    assert np.array_equal(stored, np.clip(scores, -65504, 65504).astype(np.float16))
+    assert any("beyond 65,504 are cut to it in the edge feature score" in line for line in said)

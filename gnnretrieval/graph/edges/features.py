@@ -11,10 +11,11 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.graph.edges.vector_files import PROBABILITIES
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array
 
 _QUERIES = 4096  # queries per block
+_MOST = float(np.finfo(np.float16).max)
 
 
 def write_cheap_features(
@@ -39,6 +40,7 @@ def write_cheap_features(
     """
     (n, k), names = neighbors.shape, settings.edge_features
     probabilities = load_array(directory / f"{PROBABILITIES}.npy") if "probability" in names else None
+    long = 0  # scores that float16 cannot hold
     reciprocal = 1 / np.arange(1, k + 1)
     relevant = _relevant_of(texts) if "label" in names else {}
     with (
@@ -49,7 +51,8 @@ def write_cheap_features(
             features = np.empty((part.stop - part.start, k, len(names)), dtype=np.float16)
             for column, name in enumerate(names):
                 if name == "score":
-                    features[:, :, column] = scores[part]
+                    long += int((np.abs(scores[part]) > _MOST).sum())
+                    features[:, :, column] = np.clip(scores[part], -_MOST, _MOST)  # infinite, no mean would be finite
                 elif name == "reciprocal_rank":
                     features[:, :, column] = reciprocal
                 elif name == "probability":
@@ -63,6 +66,11 @@ def write_cheap_features(
                     _write_bm25_shares(features[:, :, column], part, texts, neighbors, bm25, kept)
             writer.write(features)
             meter.advance(len(features))
+    if long:
+        say(
+            f"{long:,} scores beyond {_MOST:,.0f} are cut to it in the edge feature score: layers with edge features, "
+            "such as gat, learn more from shorter vectors"
+        )
 
 
 def _write_bm25_shares(
