@@ -99,7 +99,7 @@ def expanding_encoder(store: Graph, features: Features, device: str = "cpu", *, 
     count = len(np.unique(store.labels[:, 1]))
     settings = EncoderSettings.parse(features.meta["encoder"], features.path / "meta.json")
     if not wanted and (count > MOST or settings.checkpoint.startswith(ENDPOINT)):
-        raise GnnRetrievalError(f"{count:,} passages would be encoded again: --only {EXPANSION} does this.")
+        raise GnnRetrievalError(f"{count:,} passages would be encoded again: only = {EXPANSION} (--only) does this.")
     return encoder_of(features.meta, features.path, device)
 
 

@@ -227,7 +227,10 @@ def require_sharded(settings: GraphSettings) -> None:
         InputError: They cannot.
     """
     if settings.source is not None or settings.search != "exact":
-        raise InputError("shards are of the dual-encoder's exact search: leave out --shards, --search and --edges.")
+        raise InputError(
+            "shards are of the dual-encoder's exact search: leave out shards, search and edges (--shards, --search and "
+            "--edges)."
+        )
 
 
 def require_k(k: int, dataset: Dataset) -> None:

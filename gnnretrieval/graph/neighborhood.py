@@ -127,7 +127,7 @@ def require_node(store: Graph, texts: TextStore, id_: str, is_query: bool) -> No
         return
     kind, other = ("query", "passage") if is_query else ("passage", "query")
     if texts.rows_of_passages([id_]) if is_query else texts.rows_of_queries([id_]):
-        remedy = "leave out --query" if is_query else "add --query"
+        remedy = f"{'leave out' if is_query else 'add'} is_query = True (--query)"
         raise InputError(f"{id_!r} is a {other}, not a {kind}: {remedy}.", store.path)
     beside = texts.ids_beside("queries" if is_query else "passages", id_)
     among = " among the graph's queries" if is_query else ""

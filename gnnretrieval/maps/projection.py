@@ -67,7 +67,9 @@ class UMAP:
     def __init__(self, vectors: Floats, seed: int) -> None:
         module = extra("umap", "umap", "--method umap", "or leave it out: the map is by PCA then")
         if len(vectors) <= 2 * _NEIGHBORS:
-            raise InputError(f"UMAP wants more than {_NEIGHBORS} passages. Leave out --method: PCA takes any number.")
+            raise InputError(
+                f"UMAP wants more than {_NEIGHBORS} passages. Leave out the method (--method): PCA takes any number."
+            )
         self._umap: Any = module.UMAP(n_neighbors=_NEIGHBORS, random_state=seed, n_jobs=1)
         self._umap.fit(vectors)
 

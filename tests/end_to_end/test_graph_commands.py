@@ -46,5 +46,5 @@ def test_neighbors_shows_attention_and_gate_with_a_model_and_two_hops(made, succ
 
 def test_neighbors_refuses_unknown_ids_and_models_of_another_graph(made, refuses):
     refuses("graph", "neighbors", made.graph, "p0O", says=("no passage 'p0O'", "Did you mean"))
-    refuses("graph", "neighbors", made.graph, "p00", "--query", says=("leave out --query",))
+    refuses("graph", "neighbors", made.graph, "p00", "--query", says=("leave out is_query = True (--query)",))
     refuses("graph", "neighbors", made.graph, "p00", "--model", made.graph, says=("holds a graph",))

@@ -70,7 +70,7 @@ def test_building_it_again_from_the_old_dataset_is_refused(grown, made, refuses)
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "there is nothing to add: give --queries FILE, --passages FILE, or both."),
+        ((), "there is nothing to add: give queries, passages, or both (--queries FILE, --passages FILE)."),
         (("--queries", "none.jsonl"), "none.jsonl"),
         (("--queries", "known.jsonl"), "1 of 1 queries are in the graph already, such as 'train-00': leave them out."),
         (
@@ -80,7 +80,7 @@ def test_building_it_again_from_the_old_dataset_is_refused(grown, made, refuses)
         (("--queries", "new.jsonl", "--query-vectors", "many.npy"), "many.npy"),
         (
             ("--queries", "new.jsonl", "--run", "a.run"),
-            "its edges (dual-encoder) do not come from a run: leave out --run.",
+            "its edges (dual-encoder) do not come from a run: leave out the run (--run).",
         ),
         (("--queries", "new.jsonl", "--qrels", "bad.tsv"), "there is no passage 'nowhere'"),
     ],

@@ -233,7 +233,7 @@ def test_a_graph_of_a_run_grows_by_a_run(parts, tiny_settings, tmp_path):
     settings = GraphSettings(k=5, edges="run")
     graph = built(parts, "early", tiny_settings, settings, tmp_path / "graph", run=old)
     assert graph.meta["filled"] == graph.num_queries  # four of five are the run's
-    with pytest.raises(GnnRetrievalError, match="its edges come from a run: give --run FILE"):
+    with pytest.raises(GnnRetrievalError, match="its edges come from a run: give a run"):
         added(graph, parts, True, False)
     grown = added(graph, parts, True, False, run=new)
     at_once = built(parts, "more-queries", tiny_settings, settings, tmp_path / "at-once", run=tmp_path / "both.run")
@@ -253,12 +253,12 @@ def test_a_graph_by_bm25_takes_queries_and_refuses_passages(parts, tiny_settings
 
 def test_there_must_be_something_to_add(parts, tiny_settings, tmp_path):
     graph = built(parts, "early", tiny_settings, GraphSettings(k=5), tmp_path / "graph")
-    with pytest.raises(GnnRetrievalError, match="there is nothing to add"):
+    with pytest.raises(GnnRetrievalError, match="there is nothing to add: give queries, passages, or both"):
         read_additions(graph)
-    with pytest.raises(GnnRetrievalError, match="do not come from a run: leave out --run"):
+    with pytest.raises(GnnRetrievalError, match="do not come from a run: leave out the run"):
         read_additions(graph, queries=parts / "queries.jsonl", run=parts / "some.run")
     graph.config["edges"] = "run"
-    with pytest.raises(GnnRetrievalError, match="its edges come from a run: give --run FILE"):
+    with pytest.raises(GnnRetrievalError, match="its edges come from a run: give a run"):
         read_additions(graph, queries=parts / "queries.jsonl")
     with pytest.raises(GnnRetrievalError, match="a run ranks passages for new queries, and there are none"):
         read_additions(graph, passages=parts / "passages.jsonl", run=parts / "some.run")

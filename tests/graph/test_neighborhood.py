@@ -82,9 +82,9 @@ def test_an_unknown_id_suggests_the_nearest_and_the_other_kind_is_named(tiny_gra
         queries_of_passage(tiny_graph, "p3O")
     with pytest.raises(InputError, match="Did you mean 'train-07'"):
         passages_of_query(tiny_graph, "train_07")
-    with pytest.raises(InputError, match="'train-07' is a query, not a passage: add --query"):
+    with pytest.raises(InputError, match="'train-07' is a query, not a passage: add is_query = True"):
         queries_of_passage(tiny_graph, "train-07")
-    with pytest.raises(InputError, match="'p07' is a passage, not a query: leave out --query"):
+    with pytest.raises(InputError, match="'p07' is a passage, not a query: leave out is_query = True"):
         passages_of_query(tiny_graph, "p07")
 
 

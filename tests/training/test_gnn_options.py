@@ -348,7 +348,7 @@ def test_passages_that_are_hard_negatives_hear_no_query_that_is_labelled_with_th
     np.testing.assert_allclose(embeddings.passages, heard, atol=2e-3)
     assert np.abs(embeddings.passages - all_edges).max() > 0.01
     del model.load
-    with pytest.raises(ArtifactError, match="trained with --passage-edges hard-negatives"):
+    with pytest.raises(ArtifactError, match="trained with passage_edges = hard-negatives"):
         train_gnn(tiny_graph, dataset, tiny_features, TrainSettings(**SHORT), tmp_path / "next", start=model)
 
 

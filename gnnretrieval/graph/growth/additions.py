@@ -102,18 +102,21 @@ def read_additions(
         GnnRetrievalError: There is nothing to add, or a run is missing or not needed.
     """
     if queries is None and passages is None:
-        raise GnnRetrievalError("there is nothing to add: give --queries FILE, --passages FILE, or both.")
+        raise GnnRetrievalError(
+            "there is nothing to add: give queries, passages, or both (--queries FILE, --passages FILE)."
+        )
     source = EDGE_SOURCES.get(store.config["edges"])
     takes_run = source is not None and source.takes_run
     if run is not None and not takes_run:
         raise GnnRetrievalError(
-            f"{store.path}: its edges ({store.config['edges']}) do not come from a run: leave out --run."
+            f"{store.path}: its edges ({store.config['edges']}) do not come from a run: leave out the run (--run)."
         )
     if takes_run and (run is not None) != (queries is not None):
         raise GnnRetrievalError(
-            f"{store.path}: its edges come from a run: give --run FILE with the passages of the new queries."
+            f"{store.path}: its edges come from a run: give a run with the passages of the new queries (--run FILE)."
             if run is None
-            else "a run ranks passages for new queries, and there are none: give --queries FILE, or leave out --run."
+            else "a run ranks passages for new queries, and there are none: give queries (--queries FILE), or leave "
+            "out the run (--run)."
         )
     files = {
         "queries": queries,

@@ -63,7 +63,7 @@ def overlap_figures(store: Graph, data: str | Path | None = None) -> Overlap:
     try:
         place = Path(data) if data is not None else store.made_from("dataset")
         if data is None and not place.exists():
-            raise ArtifactError(f"{place} does not exist: name the dataset with --data")
+            raise ArtifactError(f"{place} does not exist: name the dataset (--data)")
         others = list(_splits(store, place))
     except GnnRetrievalError as error:
         if data is not None:

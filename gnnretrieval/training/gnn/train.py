@@ -77,7 +77,7 @@ def train_gnn(
     if ranks.count > 1 and settings.layer == "linear" and not settings.is_joint:
         raise GnnRetrievalError(
             "layer = linear over a frozen dual-encoder trains in one process, in seconds to minutes: start it without "
-            "torchrun, or give --layer gat or --mode joint."
+            "torchrun, or give layer = gat (--layer gat) or mode = joint (--mode joint)."
         )
     require_unpurged(store, features)
     plan = TrainingPlan.of(store, dataset, features, settings, examples, start)
@@ -268,14 +268,14 @@ def _require_fits(
     features.require_of(dataset)
     if settings.layer == "linear" and (start is not None or taught_by_examples):
         raise GnnRetrievalError(
-            "layer = linear learns only from the graph's labels: with mined examples or --start-from, train with "
-            "--layer gat."
+            "layer = linear learns only from the graph's labels: with mined examples or a GNN-encoder to start from "
+            "(--start-from), train with layer = gat (--layer gat)."
         )
     if store.meta["inputs"]["dataset"] != dataset.hash:
         raise ArtifactError(f"{store.path}: the judgements of {dataset.path} have changed. Build the graph again.")
     if not settings.epochs and start is None:
         raise GnnRetrievalError(
-            "epochs = 0 only chooses the context scale of a trained GNN-encoder: name it (--start-from)."
+            "epochs = 0 only chooses the context scale of a trained GNN-encoder: give one to start from (--start-from)."
         )
     if start is not None:
         _require_start_fits(start, store, settings)
@@ -290,7 +290,7 @@ def _require_start_fits(start: GNNEncoderModel, store: Graph, settings: TrainSet
         described = ", ".join(f"{name} = {value}" for name, value in shape.items())
         raise ArtifactError(f"{start.path}: this GNN-encoder has other settings ({described}). Give the same ones.")
     if (edges := start.config.get("passage_edges", "all")) != settings.passage_edges:
-        raise ArtifactError(f"{start.path}: trained with --passage-edges {edges}. Give the same.")
+        raise ArtifactError(f"{start.path}: trained with passage_edges = {edges}. Give the same (--passage-edges).")
     if start.has_encoder:
         raise ArtifactError(
             f"{start.path}: trained jointly with another dual-encoder than this graph's. Build a graph over that "
