@@ -28,6 +28,7 @@ from gnnretrieval.index.retriever import INDEX, Retriever
 from gnnretrieval.index.search import bm25_run
 from gnnretrieval.settings import DEFAULT_MEASURES
 from gnnretrieval.training.gnn.embeddings import embed_passages
+from gnnretrieval.training.gnn.held_out import require_new_queries
 
 _DEPTH = 100  # least number of passages per question in the runs that are measured
 
@@ -89,7 +90,8 @@ class GraphRetriever(Retriever):
             overwrite: Replace artifacts in ``out`` that were made from other inputs.
 
         Raises:
-            InputError: the objects do not fit, or both ``encode`` and ``vectors`` are given.
+            InputError: the objects do not fit, a query of ``test`` is also one of ``qrels`` or ``dev``, or both
+                ``encode`` and ``vectors`` are given.
             GnnRetrievalError: a step fails.
         """
         if encode is not None and vectors is not None:
@@ -98,6 +100,8 @@ class GraphRetriever(Retriever):
         place = Path(workspace.name if workspace is not None else str(out))
         how: dict[str, Any] = {"overwrite": overwrite}
         dataset = Dataset.from_records(passages, queries, qrels, place / "dataset", dev=dev, test=test, **how)
+        if test is not None:
+            require_new_queries(dataset, "test", dataset.split("train").keys())
         encoder = as_encoder(encode, similarity)
         if vectors is not None:
             features = Features.from_vectors(dataset, *vectors, place / "features", similarity=similarity, **how)
@@ -138,8 +142,8 @@ class GraphRetriever(Retriever):
             baselines: Also rank by the baselines. This takes about as long as training.
 
         Raises:
-            InputError: there is no such split, questions are given without judgements, a judgement is of an unknown
-                question or passage, or a measure is unknown.
+            InputError: there is no such split, its questions are in the graph or choose settings, questions are given
+                without judgements, a judgement is of an unknown question or passage, or a measure is unknown.
         """
         if (queries is None) != (qrels is None):
             raise InputError("questions and their judgements go together: give queries and qrels, or neither.")
@@ -155,6 +159,8 @@ class GraphRetriever(Retriever):
                     raise InputError(f"judgements: there is no {what} {unknown!r}.{nearest(unknown, known)}")
         else:
             asked, judged, name = dataset.queries_of(split), dataset.split(split), split
+            with self.graph.texts() as texts:
+                require_new_queries(dataset, split, set(texts.query_ids()))
         parsed = parse_measures(measures)
         depth = max([_DEPTH, *(measure.params["cutoff"] for measure in parsed if "cutoff" in measure.params)])
         runs = self._runs(dataset, {query.id: query.text for query in asked}, depth)

@@ -26,7 +26,7 @@ from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.gnn.examples import unseen_queries
-from gnnretrieval.training.gnn.held_out import HeldOut, held_out_queries
+from gnnretrieval.training.gnn.held_out import HeldOut, held_out_queries, require_new_queries
 from gnnretrieval.training.gnn.judged import rows_of
 from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.messages import memory_of_messages
@@ -103,8 +103,8 @@ def rank_baselines(
         overwrite: Replace rankings made from other inputs.
 
     Raises:
-        GnnRetrievalError: There are no questions to choose on, the split is missing or chooses the settings, or the
-            vectors do not fit into memory.
+        GnnRetrievalError: There are no questions to choose on, the split is missing or chooses the settings, one of its
+            queries is in the graph or chooses the settings, or the vectors do not fit into memory.
     """
     features.require_of(dataset)
     require_memory(memory_of_messages(store), f"ranking by {store.path}'s labels", "Use narrower vectors.")
@@ -113,6 +113,8 @@ def rank_baselines(
     queries = {query.id: query.text for query in dataset.queries_of(split)}
     if split == held_out.name:
         raise InputError(f"split {split!r} chooses the settings: rank another split.", dataset.path)
+    with store.texts() as texts:
+        require_new_queries(dataset, split, set(texts.query_ids()))
     require_writable_ids([*dataset.passage_ids, *queries], dataset.path)
     names = [name for name in BASELINES if name in only or not only]
     encoder = _expanding_encoder(store, features, only, device) if EXPANSION in names else None

@@ -42,7 +42,7 @@ from gnnretrieval.recipes.verdict import Verdict
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions
 from gnnretrieval.training.gnn.embeddings import Embeddings, embed_passages
-from gnnretrieval.training.gnn.held_out import dev_split
+from gnnretrieval.training.gnn.held_out import dev_split, require_new_queries
 from gnnretrieval.training.gnn.messages import fits_memory
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 from gnnretrieval.training.gnn.train import train_gnn
@@ -326,12 +326,7 @@ def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
             "Give another compare.split.",
             dataset.path,
         )
-    if both := graph.keys() & reported.keys():
-        raise InputError(
-            f"{len(both):,} queries, such as {min(both)!r}, are both in the graph and in split "
-            f"{recipe.compare.split!r}, which is reported on. Remove them from one of the splits.",
-            dataset.path,
-        )
+    require_new_queries(dataset, recipe.compare.split, graph.keys())
     require_writable_ids([*dataset.passage_ids, *reported], dataset.path)
     require_answers(dataset, parse_measures(recipe.compare.measures), reported)
     require_k(recipe.graph.k, dataset)

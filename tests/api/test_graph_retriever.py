@@ -89,6 +89,25 @@ def test_its_evaluation_has_the_baselines_and_tests_against_the_best_of_them(fit
         fitted.evaluate(queries)
 
 
+@pytest.mark.parametrize(("taken", "place"), [("train", "the graph"), ("dev", "split 'dev', which chooses settings")])
+def test_a_test_question_that_training_sees_is_refused_before_training(objects, tiny_settings, tmp_path, taken, place):
+    passages, queries, qrels = objects
+    first = next(iter(qrels[taken]))
+    test = {**qrels["test"], first: qrels[taken][first]}
+    with pytest.raises(
+        InputError, match=rf"1 of the 11 queries of split 'test', such as '{first}', are also in {place}"
+    ):
+        GraphRetriever.fit(
+            passages, queries, qrels["train"], encode=tiny_settings, dev=qrels["dev"], test=test, out=tmp_path / "run"
+        )
+    assert not (tmp_path / "run" / "features").exists()
+
+
+def test_questions_that_it_was_trained_on_are_not_evaluated(fitted):
+    with pytest.raises(InputError, match="results would measure memory"):
+        fitted.evaluate(split="train", baselines=False)
+
+
 def test_its_rankings_are_as_deep_as_the_measures_look(fitted, monkeypatch):
     monkeypatch.setattr("gnnretrieval.api.graph_retriever._DEPTH", 3)
     found = fitted.evaluate(measures=["R@40"], baselines=False)

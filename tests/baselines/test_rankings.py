@@ -60,6 +60,11 @@ def test_a_split_that_is_chosen_by_is_not_ranked(tiny_graph, tiny_dataset, tiny_
         rank_baselines(tiny_graph, Dataset.open(tiny_dataset), tiny_features, "dev", tmp_path / "out")
 
 
+def test_queries_of_the_graph_are_not_ranked(tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    with pytest.raises(InputError, match=r"60 of the 60 queries of split 'train', such as 'train-00', are also in the"):
+        rank_baselines(tiny_graph, Dataset.open(tiny_dataset), tiny_features, "train", tmp_path / "out")
+
+
 def test_without_a_dev_split_no_prior_is_chosen_and_held_out_questions_are_ranked_by_what_has_not_seen_them(
     tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
 ):

@@ -8,7 +8,7 @@ setting is judged by all of them together, and must not harm any kind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.exact_search import exact_top_k
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions, clicked_questions, open_clicks
 from gnnretrieval.graph.mask import mask_queries
 from gnnretrieval.graph.store import Graph
@@ -79,6 +79,30 @@ class HeldOut(NamedTuple):
 def dev_split(dataset: Dataset) -> str | None:
     """Name of the dev split: the first of ``dev``, ``validation`` and ``val``; None if there is none."""
     return next((name for name in DEV_NAMES if name in dataset.splits), None)
+
+
+def require_new_queries(dataset: Dataset, split: str, in_graph: Set[str]) -> None:
+    """Check that no query of a split that is reported on was learned from, or chooses settings.
+
+    Args:
+        dataset: The dataset.
+        split: The split that is reported on.
+        in_graph: Ids of the graph's queries.
+
+    Raises:
+        InputError: A query is in the graph, or in the dev split too.
+    """
+    reported, dev = dataset.split(split).keys(), dev_split(dataset)
+    places = {"the graph": in_graph}
+    if dev is not None and dev != split:
+        places[f"split {dev!r}, which chooses settings"] = dataset.split(dev).keys()
+    for place, ids in places.items():
+        if both := reported & ids:
+            raise InputError(
+                f"{len(both):,} of the {len(reported):,} queries of split {split!r}, such as {min(both)!r}, are also "
+                f"in {place}: on these, results would measure memory. Remove them from one of the splits.",
+                dataset.path,
+            )
 
 
 def held_out_queries(
