@@ -53,13 +53,13 @@ def make_optimizer(
     raise GnnRetrievalError(f"no optimizer is called {name!r}: give one of {', '.join(_NAMES)}.{nearest(name, _NAMES)}")
 
 
-def linear_schedule(step: int, total: int, warmup_share: float) -> float:
+def linear_schedule(step: float, total: int, warmup_share: float) -> float:
     """Factor on the learning rate at ``step`` (from 0) of ``total``: linear warm-up, then linear decay to 0.
 
-    The factor is 1 at the last step of the warm-up and reaches 0 after the last step.
+    The factor is 1 at the last step of the warm-up and reaches 0 after the last step. ``step`` may be a fraction.
     """
     warm = max(1, round(warmup_share * total))
-    return min((step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
+    return min(1.0, (step + 1) / warm, max(0.0, (total - step) / max(1, total - warm)))
 
 
 def require_finite_step(step: int, loss: float, norm: float, remedy: str) -> None:

@@ -376,11 +376,27 @@ def test_the_learning_rate_warms_up_and_falls_to_zero(tiny_graph, tmp_path):
     assert training.steps_per_epoch == 4
     rates = []
     for step in range(21):
-        training.progress = training.progress._replace(step=step)
-        training._set_learning_rate()
+        training._set_learning_rate(step)
         rates.append(training.optimizer.param_groups[0]["lr"])
     assert rates[:6] == pytest.approx([0.02, 0.04, 0.06, 0.08, 0.1, 0.1])
     assert rates[5:] == pytest.approx([0.1 * left / 15 for left in range(15, -1, -1)])
+
+
+def test_a_passage_with_all_questions_does_not_use_up_the_learning_rate_of_later_epochs(tiny_graph, tmp_path):
+    n = tiny_graph.num_queries
+    of_one = np.stack([np.arange(n), np.zeros(n, dtype=np.int64)], axis=1)
+    learned = LearnedFrom.of(tiny_graph)._replace(labels=of_one)
+    settings = TrainSettings(epochs=5, mask_ratio=0.2, mask_unit="passage", batch_size=6, learning_rate=0.1)
+    training = GNNTraining(tiny_graph, a_dev_set(tiny_graph), settings, tmp_path, learned=learned)
+    training.run()
+    rates = [step["learning_rate"] for record in training.progress.history for step in record["steps"]]
+    epochs = [step["epoch"] for record in training.progress.history for step in record["steps"]]
+    assert len(rates) == 50
+    assert training.steps_per_epoch == 2
+    assert min(rates) > 0
+    assert rates[0] == max(rates) == 0.1
+    assert rates == sorted(rates, reverse=True)
+    assert epochs == pytest.approx(np.arange(1, 51) / 10)
 
 
 def test_all_queries_masked_still_trains(tiny_graph, tmp_path, monkeypatch):

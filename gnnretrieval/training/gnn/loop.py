@@ -185,10 +185,13 @@ class GNNTraining:
         graph = self._own_graph(everything, visible, rng) if everything is not None else None
         steps: list[dict[str, float]] = []
         queries = rng.permutation(np.flatnonzero(masked & self.learned.taught))
+        # by passage an epoch may have far more steps than planned, which must not use up the others' learning rate
+        planned = self.steps_per_epoch / max(1, -(-len(queries) // settings.batch_size))
         for start in range(0, len(queries), settings.batch_size):
             batch = np.sort(queries[start : start + settings.batch_size])
-            loss, norm = self._step(batch, everything, graph, visible, rng)
-            done = epoch + min(1.0, (len(steps) + 1) / self.steps_per_epoch)
+            place = epoch * self.steps_per_epoch + len(steps) * planned
+            loss, norm = self._step(batch, everything, graph, visible, rng, place)
+            done = epoch + min(1.0, (len(steps) + 1) * planned / self.steps_per_epoch)
             rate = self.optimizer.param_groups[0]["lr"]
             steps.append({"step": self.progress.step, "epoch": round(done, 4), "loss": loss})
             steps[-1] |= {"learning_rate": rate, "gradient_norm": norm}
@@ -212,8 +215,12 @@ class GNNTraining:
         graph: GraphBatch | None,
         visible: NDArray[np.bool_],
         rng: np.random.Generator,
+        place: float | None = None,
     ) -> tuple[float, float]:
-        """One update on a batch of masked queries (Algorithm 1, lines 7-11); returns loss and norm of the gradient."""
+        """One update on a batch of masked queries (Algorithm 1, lines 7-11); returns loss and norm of the gradient.
+
+        ``place`` is that of the step in the schedule of the learning rate; None: the number of steps done.
+        """
         settings, store = self.settings, self.store
         others = np.empty(0, dtype=np.int64)
         if everything is None and settings.hard_negatives:
@@ -223,7 +230,7 @@ class GNNTraining:
             # the teacher has probabilities of the edges alone, so both ends must be candidates
             others = np.union1d(others, store.neighbors[queries].astype(np.int64))
         step = step_of(queries, self.labels, everything, others, self.allowed)
-        self._set_learning_rate()
+        self._set_learning_rate(self.progress.step if place is None else place)
         self.model.train()
         self.optimizer.zero_grad()
         if self.encoders is None:
@@ -316,9 +323,9 @@ class GNNTraining:
         agreed: dict[str, Any] = self.ranks.agree(record)
         return agreed
 
-    def _set_learning_rate(self) -> None:
+    def _set_learning_rate(self, place: float) -> None:
         total = self.settings.epochs * self.steps_per_epoch
-        factor = linear_schedule(self.progress.step, total, self.settings.warmup)
+        factor = linear_schedule(place, total, self.settings.warmup)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor
 
