@@ -100,8 +100,11 @@ class Maker:
         Raises:
             NoLabelsError: they give no labels to train on.
         """
+        logs = store.logs()
+        if not logs:
+            raise NoLabelsError("the store has no event: give a log with some (--events).")
         with self.step("judging"):
-            made = import_feedback(store.logs(), self.passages, out, self.recipe.feedback, overwrite=True)
+            made = import_feedback(logs, self.passages, out, self.recipe.feedback, overwrite=True)
             dataset = Dataset.open(made.path)
         if self.recipe.graph.split not in dataset.splits:
             raise NoLabelsError("no question of the training time has a relevant passage by its clicks.")

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,14 @@ def ask_something_new(search):
         one |= {"query": "a question of tomorrow", "session": f"new {number}", "clicked": one["shown"][:1]}
         one["shown"] = lists[0]["shown"]
     search.log = [*search.log, *(json.dumps(one) + "\n" for one in lists)]
+
+
+def test_where_all_events_are_too_old_the_old_model_serves_new_passages(search):
+    search.recipe.write_text(search.recipe.read_text() + "keep_days = 30\n")
+    search.set_passages(new="zu zu zu")
+    report = search.update(now=datetime(2030, 1, 1, tzinfo=UTC))
+    assert (report.outcome, report.version, report.events.stored) == ("passages only", 3, 0)
+    assert report.reasons == ["There is nothing to train on: the store has no event: give a log with some (--events)."]
 
 
 def test_a_warm_start_goes_on_from_the_promoted_model(search):
