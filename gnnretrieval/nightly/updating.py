@@ -204,8 +204,10 @@ class _Night:
         try:
             dataset = maker.dataset(run.store, made / "dataset")
         except NoLabelsError as error:
-            if served is None or forgets:
+            if served is None:
                 raise
+            if forgets:
+                raise self._nothing_left(served, error) from None
             return self._old_model(tonight, served, None, [f"There is nothing to train on: {error.says}"], {})
         few = self._too_few(dataset)
         if few and served is not None and not forgets and not self.from_scratch:
@@ -251,6 +253,15 @@ class _Night:
         count = len(dataset.split(TEST)) if TEST in dataset.splits else 0
         least = self.recipe.update.least
         return [] if count >= least else [few_questions(count, least)]
+
+    def _nothing_left(self, served: Version, error: NoLabelsError) -> NoLabelsError:
+        """The error to raise, after all versions with forgotten events but the promoted one were deleted."""
+        self.run.clear()
+        self.run.prune(self.recipe.update.versions)
+        return NoLabelsError(
+            f"{error.says} Without the forgotten events no version can be made. {served.path} still has them, and is "
+            f"still served: give logs with other clicks, or stop the server and delete {self.run.path}."
+        )
 
     def _old_model(
         self,

@@ -317,6 +317,14 @@ def test_forgotten_events_leave_the_bytes_of_never_having_had_them(new_search, t
         assert here.embeddings.hash == there.embeddings.hash
 
 
+def test_where_nothing_is_left_to_learn_from_the_versions_that_are_not_served_are_deleted(search):
+    forget_events(search.run.path, sessions=[json.loads(line)["session"] for line in search.log])
+    with pytest.raises(InputError, match=r"0002 still has them, and is still served: give logs with other clicks"):
+        search.update()
+    assert search.run.numbers() == [2]
+    assert not search.run.making("candidate").exists()
+
+
 def test_what_was_made_from_forgotten_events_is_not_promoted_again(search):
     session = json.loads(search.log[0])["session"]
     forget_events(search.run.path, [session])
