@@ -18,6 +18,7 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
+from gnnretrieval.encoders.exact_search import Ties
 from gnnretrieval.encoders.postings import K1, TEXTS, Advance, B, Counts, Postings, count_texts
 from gnnretrieval.encoders.postings_search import Hits, PostingsSearch
 from gnnretrieval.errors import ArtifactError, InputError
@@ -187,12 +188,23 @@ class BM25:
         return self._search.top_k(self._terms([query])[0], k)
 
     def top_k_of(
-        self, queries: Sequence[str], k: int, advance: Callable[[int], None] = lambda count: None
+        self,
+        queries: Sequence[str],
+        k: int,
+        advance: Callable[[int], None] = lambda count: None,
+        ties: Ties | None = None,
     ) -> Iterator[Hits]:
-        """:meth:`top_k` of each of ``queries``, in order; ``advance`` is called with 1 after each."""
+        """:meth:`top_k` of each of ``queries``, in order.
+
+        Args:
+            queries: Texts of the queries.
+            k: Maximum number of passages of a query.
+            advance: Called with 1 after each query.
+            ties: As :func:`gnnretrieval.encoders.exact_search.merge_top_k`.
+        """
         for part in blocks(len(queries), TEXTS):
             for terms in self._terms(queries[part]):
-                yield self._search.top_k(terms, k)
+                yield self._search.top_k(terms, k, ties=ties)
                 advance(1)
             release(self._postings.rows, self._postings.scores)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.encoders.exact_search import Ties
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.maxsim import maxsim_top_k
 from gnnretrieval.encoders.token_index import TokenIndex
@@ -17,7 +18,11 @@ _BLOCK = 256  # questions per pass over the tokens of the corpus
 
 
 def late_top_k(
-    features: Features, queries: Sequence[int] | NDArray[np.int64], k: int, device: str = "cpu"
+    features: Features,
+    queries: Sequence[int] | NDArray[np.int64],
+    k: int,
+    device: str = "cpu",
+    ties: Ties | None = None,
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """The ``k`` passages of highest score for each of some queries, compared as the features' encoder was trained.
 
@@ -26,9 +31,10 @@ def late_top_k(
         queries: Rows of the queries.
         k: Maximum number of passages per query.
         device: Device of the products; inverted lists are read on the CPU.
+        ties: As :func:`gnnretrieval.encoders.exact_search.merge_top_k`.
 
     Yields:
-        Rows and scores of each query's passages, ``(k,)`` each, highest score first, equal scores by row.
+        Rows and scores of each query's passages, ``(k,)`` each, highest score first.
 
     Raises:
         ArtifactError: The features have one vector per text.
@@ -40,9 +46,10 @@ def late_top_k(
         index, ids = TokenIndex(tokens, features.token_ids, starts), features.query_token_ids
         with progress("searching inverted lists", len(rows), "queries") as meter:
             for part in blocks(len(rows), _BLOCK):
-                yield from zip(*index.top_k(vectors[rows[part]], ids[rows[part]], k, meter.advance), strict=True)
+                yield from zip(*index.top_k(vectors[rows[part]], ids[rows[part]], k, meter.advance, ties), strict=True)
         return
     with progress("searching by MaxSim", total * -(-len(rows) // _BLOCK), "passages") as meter:
         for part in blocks(len(rows), _BLOCK):
-            nearest = maxsim_top_k(vectors[rows[part]], tokens, starts, k, device=device, advance=meter.advance)
+            queries_of_part = vectors[rows[part]]
+            nearest = maxsim_top_k(queries_of_part, tokens, starts, k, device=device, advance=meter.advance, ties=ties)
             yield from zip(*nearest, strict=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from gnnretrieval.encoders.exact_search import merge_top_k
+from gnnretrieval.encoders.exact_search import Ties, merge_top_k
 from gnnretrieval.storage.arrays import blocks, release
 
 Stored = Literal["float16", "int8"]
@@ -75,6 +75,7 @@ def maxsim_top_k(
     *,
     device: str | torch.device = "cpu",
     advance: Callable[[int], None] = lambda count: None,
+    ties: Ties | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The ``k`` passages of highest MaxSim for every question, by one pass over all tokens of the corpus.
 
@@ -85,9 +86,10 @@ def maxsim_top_k(
         k: Number of passages per question, at most ``m``.
         device: Device of the products.
         advance: Called with the number of passages that were scored.
+        ties: As :func:`gnnretrieval.encoders.exact_search.merge_top_k`.
 
     Returns:
-        Rows ``(n, k)`` int64 and scores ``(n, k)`` float32, highest score first, equal scores by row.
+        Rows ``(n, k)`` int64 and scores ``(n, k)`` float32, highest score first.
     """
     questions = torch.from_numpy(np.asarray(queries, dtype=np.float32)).to(device)
     rows = np.zeros((len(questions), 0), dtype=np.int64)
@@ -98,7 +100,7 @@ def maxsim_top_k(
         parts = [maxsim(questions[part], block, counts).cpu().numpy() for part in blocks(len(questions), _QUERIES)]
         here = np.broadcast_to(np.arange(passages.start, passages.stop), (len(questions), len(counts)))
         new = np.concatenate(parts) if parts else np.zeros(here.shape, dtype=np.float32)
-        rows, scores, _ = merge_top_k(np.hstack([rows, here]), np.hstack([scores, new]), k)
+        rows, scores, _ = merge_top_k(np.hstack([rows, here]), np.hstack([scores, new]), k, ties)
         release(tokens)
         advance(len(counts))
     return rows, scores

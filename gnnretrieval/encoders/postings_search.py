@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from gnnretrieval.encoders.exact_search import Ties, merge_top_k
 from gnnretrieval.encoders.postings import Postings
 from gnnretrieval.errors import ArtifactError
 
@@ -42,13 +43,16 @@ class PostingsSearch:
         _clear(sums, rows_by_term)
         return shares
 
-    def top_k(self, terms: Sequence[int], k: int, weights: NDArray[np.float32] | None = None) -> Hits:
-        """Rows and scores of the ``k`` best passages with a score above 0, best first, ties by row.
+    def top_k(
+        self, terms: Sequence[int], k: int, weights: NDArray[np.float32] | None = None, ties: Ties | None = None
+    ) -> Hits:
+        """Rows and scores of the ``k`` best passages with a score above 0, best first.
 
         Args:
             terms: Numbers of the query's terms.
             k: Maximum number of passages.
             weights: Weight of each term; None: 1 each.
+            ties: Which passages of equal score are among the ``k``; None: those with the lowest rows.
         """
         sums, rows_by_term = self._summed(terms, weights)
         kept = [(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32))]
@@ -60,10 +64,9 @@ class PostingsSearch:
             kept.append((rows[good], scores[good]))
             cut = max(cut, _kth_best(kept[-1][1], k))
         rows, scores = (np.concatenate(column) for column in zip(*kept, strict=True))
-        good = scores >= _kth_best(scores, k)  # all ties at the cut stay until they are ordered by row
-        rows, scores = rows[good], scores[good]
-        order = np.lexsort((rows, -scores))[:k]
-        return rows[order].astype(np.int64), scores[order]
+        good = scores >= _kth_best(scores, k)  # all ties at the cut stay until they are ordered
+        (best,), (best_scores,), _ = merge_top_k(rows[good][None].astype(np.int64), scores[good][None], k, ties)
+        return best, best_scores
 
     def _summed(
         self, terms: Sequence[int], weights: NDArray[np.float32] | None

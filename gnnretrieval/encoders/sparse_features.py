@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.encoded_texts import TEXTS, EncodedTexts
 from gnnretrieval.encoders.encoding_shards import FILES
+from gnnretrieval.encoders.exact_search import Ties
 from gnnretrieval.encoders.feature_rows import require_finite
 from gnnretrieval.encoders.features import config_of, with_absolute_paths, write_texts
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
@@ -70,9 +71,13 @@ class SparseFeatures(EncodedTexts):
         return _stored(self.path, side, self.meta[count], self.meta[f"num_{side}_terms"], self.meta["terms"])
 
     def top_k(
-        self, query_ids: Iterable[str], k: int, advance: Callable[[int], None] = lambda count: None
+        self,
+        query_ids: Iterable[str],
+        k: int,
+        advance: Callable[[int], None] = lambda count: None,
+        ties: Ties | None = None,
     ) -> Iterator[Hits]:
-        """Rows and scores of the ``k`` best passages of each query, best first, ties by row.
+        """Rows and scores of the ``k`` best passages of each query, best first.
 
         A passage that shares no term with the query is left out.
 
@@ -80,6 +85,7 @@ class SparseFeatures(EncodedTexts):
             query_ids: Ids of the queries.
             k: Maximum number of passages of a query.
             advance: Called with 1 after each query.
+            ties: As :func:`gnnretrieval.encoders.exact_search.merge_top_k`.
 
         Raises:
             ArtifactError: A query has no features, or a file is damaged.
@@ -88,7 +94,7 @@ class SparseFeatures(EncodedTexts):
         starts, terms, weights = self.queries()
         for row in self.rows_of(query_ids).tolist():
             part = slice(starts[row], starts[row + 1])
-            yield search.top_k(terms[part].tolist(), k, weights[part].astype(np.float32))
+            yield search.top_k(terms[part].tolist(), k, weights[part].astype(np.float32), ties)
             advance(1)
 
 

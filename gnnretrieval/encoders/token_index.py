@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.encoders.exact_search import merge_top_k
+from gnnretrieval.encoders.exact_search import Ties, merge_top_k
 
 _ROWS = 65536  # rows of a list whose vectors are read together
 
@@ -65,6 +65,7 @@ class TokenIndex:
         ids: NDArray[np.integer],
         k: int,
         advance: Callable[[int], None] = lambda count: None,
+        ties: Ties | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The ``k`` passages of highest score for every question.
 
@@ -73,14 +74,15 @@ class TokenIndex:
             ids: Ids of their tokens ``(n, l)``.
             k: Number of passages per question, at most ``m``.
             advance: Called with the number of questions that were ranked.
+            ties: As :func:`gnnretrieval.encoders.exact_search.merge_top_k`.
 
         Returns:
-            Rows ``(n, k)`` int64 and scores ``(n, k)`` float32, highest score first, equal scores by row.
+            Rows ``(n, k)`` int64 and scores ``(n, k)`` float32, highest score first.
         """
         rows, scores = np.zeros((len(queries), k), dtype=np.int64), np.zeros((len(queries), k), dtype=np.float32)
         for number, (query, token_ids) in enumerate(zip(queries, ids, strict=True)):
             totals = self.scores(query, token_ids)
             best = np.flatnonzero(totals >= np.partition(totals, -k)[-k])  # k passages, and those equal to the last
-            (rows[number],), (scores[number],), _ = merge_top_k(best[None], totals[best][None], k)
+            (rows[number],), (scores[number],), _ = merge_top_k(best[None], totals[best][None], k, ties)
             advance(1)
         return rows, scores

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gnnretrieval.data.runs.ranking import ties_by_id
 from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.late_search import late_top_k
@@ -21,7 +22,8 @@ def late_run(features: Features, query_ids: Sequence[str], depth: int, device: s
     Raises:
         ArtifactError: The features have one vector per text, or lack a query.
     """
-    passage_ids, found = features.passage_ids(), late_top_k(features, features.rows_of(query_ids), depth, device)
+    passage_ids = features.passage_ids()
+    found = late_top_k(features, features.rows_of(query_ids), depth, device, ties_by_id(passage_ids))
     return {
         query_id: rank_rows(rows[None], scores[None], passage_ids)[0]
         for query_id, (rows, scores) in zip(query_ids, found, strict=True)

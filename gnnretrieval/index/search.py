@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.data.records import ScoredPassage
+from gnnretrieval.data.runs.ranking import ties_by_id
 from gnnretrieval.data.runs.trec import Run, rank_rows, require_writable_ids
 from gnnretrieval.data.text_store import PassageRow, TextStore
 from gnnretrieval.encoders.bm25 import BM25
@@ -149,7 +150,7 @@ def bm25_run(bm25: BM25, queries: Mapping[str, str], passage_ids: Sequence[str],
     """BM25's run over texts of questions by id, with at most ``depth`` passages each."""
     run: Run = {}
     with progress("ranking by BM25", len(queries), "queries") as meter:
-        rankings = bm25.top_k_of(list(queries.values()), depth, meter.advance)
+        rankings = bm25.top_k_of(list(queries.values()), depth, meter.advance, ties_by_id(passage_ids))
         for query_id, (rows, scores) in zip(queries, rankings, strict=True):
             (run[query_id],) = rank_rows(rows[None], scores[None], passage_ids)
     return run

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.data.runs.ranking import places_by_id
+from gnnretrieval.data.runs.ranking import ties_by_id
 from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.data.sentence_split import split_sentences
 from gnnretrieval.encoders.exact_search import exact_top_k
@@ -116,7 +116,7 @@ def features_run(features: Features | SparseFeatures, query_ids: Sequence[str], 
             min(depth, len(passage_ids)),
             features.similarity,
             advance=meter.advance,
-            ties=lambda rows: places_by_id(rows, lambda wanted: [passage_ids[row] for row in wanted]),
+            ties=ties_by_id(passage_ids),
         )
     return dict(zip(query_ids, rank_rows(*nearest, passage_ids), strict=True))
 

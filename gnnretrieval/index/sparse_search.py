@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gnnretrieval.data.runs.ranking import ties_by_id
 from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.encoders.sparse_features import SparseFeatures
 from gnnretrieval.progress import progress
@@ -25,6 +26,7 @@ def sparse_run(features: SparseFeatures, query_ids: Sequence[str], depth: int) -
     passage_ids = features.passage_ids()
     run: Run = {}
     with progress("searching inverted lists", len(query_ids), "queries") as meter:
-        for query_id, (rows, scores) in zip(query_ids, features.top_k(query_ids, depth, meter.advance), strict=True):
+        found = features.top_k(query_ids, depth, meter.advance, ties_by_id(passage_ids))
+        for query_id, (rows, scores) in zip(query_ids, found, strict=True):
             (run[query_id],) = rank_rows(rows[None], scores[None], passage_ids)
     return run

@@ -127,6 +127,11 @@ def places_by_id(rows: npt.NDArray[np.int64], ids_of: Callable[[list[int]], Sequ
     return places[number].reshape(rows.shape)
 
 
+def ties_by_id(passage_ids: Sequence[str]) -> Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+    """:func:`places_by_id` for passages whose ids are in memory, by row: which of equal scores a cut keeps."""
+    return lambda rows: places_by_id(rows, lambda wanted: [passage_ids[row] for row in wanted])
+
+
 def _ordered(passage_ids: list[str], scores: npt.ArrayLike) -> tuple[list[str], npt.NDArray[np.float32]]:
     with np.errstate(over="ignore"):  # beyond float32 is infinite to trec_eval as well
         rounded = np.asarray(scores, dtype=np.float64).astype(np.float32)
