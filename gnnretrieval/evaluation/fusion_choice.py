@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.errors import InputError
-from gnnretrieval.evaluation.measures import per_query
+from gnnretrieval.evaluation.measures import per_query, require_common
 from gnnretrieval.evaluation.names import parse_measures, without_cutoff
 from gnnretrieval.index.fuse import Method, SideBySide
 
@@ -97,11 +97,13 @@ def choose_fusion(
         clicked: How the questions count if their labels are clicks; None: all alike, among all passages.
 
     Raises:
-        InputError: there are not two runs, or a score is not finite; also see
-            :func:`gnnretrieval.evaluation.measures.per_query`.
+        InputError: there are not two runs, one of them has no query in common with ``qrels``, or a score is not finite;
+            also see :func:`gnnretrieval.evaluation.measures.per_query`.
     """
     if len(runs) != 2:
         raise InputError(f"a fusion is chosen for two runs, and there are {len(runs)}.")
+    for run in runs:
+        require_common(qrels, run)
     values_of = fusion_values(runs, qrels, measure, clicked)
     values = np.stack([values_of(weight) for weight in WEIGHTS])  # (w, q)
     first, second = values[0].mean(), values[-1].mean()

@@ -52,7 +52,7 @@ def per_query(
     of_answers = [measure for measure in parsed if isinstance(measure, AnswerMeasure)]
     of_labels = [measure for measure in parsed if not isinstance(measure, AnswerMeasure)]
     judged = {query: dict(judgements) for query, judgements in qrels.items() if judgements or not of_labels}
-    _require_common(judged, run)
+    require_common(judged, run)
     if of_answers and answers is None:
         raise InputError(f"{of_answers[0]} needs the answers and texts of a dataset, which are not given.")
     values: dict[str, dict[str, float]] = {str(measure): dict.fromkeys(judged, 0.0) for measure in parsed}
@@ -76,7 +76,12 @@ def as_run(given: Mapping[str, Any]) -> Run:
     }
 
 
-def _require_common(judged: Mapping[str, object], run: Mapping[str, object]) -> None:
+def require_common(judged: Mapping[str, object], run: Mapping[str, object]) -> None:
+    """Refuse qrels that judge no query, and a run of other queries; a run without any is of one that found nothing.
+
+    Raises:
+        InputError: one of these is so.
+    """
     if not judged:
         raise InputError("the qrels judge no query: nothing can be measured.")
     if run and not any(query_id in judged for query_id in run):

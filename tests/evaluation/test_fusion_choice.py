@@ -46,6 +46,14 @@ def test_the_better_run_is_kept_alone_where_the_other_only_harms():
     assert [[one.passage_id for one in fused[query]] for query in QUERIES] == [["right", "wrong", "x"]] * 40
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_run_of_another_split_is_refused(place):
+    runs = [run_of(lambda number: {"right": 1.0, "wrong": 0.8}) for _ in range(2)]
+    runs[place] = {f"test-{query}": ranking for query, ranking in runs[place].items()}
+    with pytest.raises(InputError, match="no query in common with the qrels"):
+        choose_fusion(runs, QRELS)
+
+
 def test_the_weight_is_the_mean_of_the_best_weights_of_resamples():
     values = np.zeros((11, 1000))
     values[3] = 1.0  # best on every resample
