@@ -157,6 +157,11 @@ endpoint_option = click.option(
 
 RERANKING = ("rerank", "rerank_depth", "pair_tokens", "adaptive", "adaptive_batch", "neighbors", "neighbors_by")
 RANKING = ("pipeline", "hybrid", "fuse", "weights", "candidates", *RERANKING)
+_NEEDED = {  # by option, the one without which it has no effect
+    **dict.fromkeys(("fuse", "weights", "candidates"), "hybrid"),
+    **dict.fromkeys(("rerank_depth", "pair_tokens", "adaptive"), "rerank"),
+    **dict.fromkeys(("adaptive_batch", "neighbors", "neighbors_by"), "adaptive"),
+}
 
 
 def ranking_options(command: Command) -> Command:
@@ -231,6 +236,16 @@ def ranking_options(command: Command) -> Command:
     return command
 
 
+def require_effect() -> None:
+    """Refuse an option of :func:`ranking_options` that would have no effect."""
+    context = click.get_current_context()
+    given = {name for name in RANKING if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
+    for name, needed in _NEEDED.items():
+        if name in given and needed not in given:
+            raise click.UsageError(f"{options[name]} goes with {options[needed]}.")
+
+
 def ranking_settings(joining: dict[str, Any], path: Path) -> RankingSettings:
     """The options of hybrid search and reranking as settings, for an index or a run's directory at ``path``."""
     from gnnretrieval.index.hybrid import RankingSettings
@@ -241,8 +256,10 @@ def ranking_settings(joining: dict[str, Any], path: Path) -> RankingSettings:
         for name in ("hybrid", "fuse", "weights", "candidates"):
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 raise click.UsageError(f"--pipeline says how the rankings are joined: leave out --{name}.")
+        require_effect()
         reranking = {name: joining[name] for name in RERANKING}
         return RankingSettings.of_run(path).model_copy(update=reranking)
+    require_effect()
     given = joining | {"weights": None if weights is None else [part.strip() for part in weights.split(",")]}
     return RankingSettings.parse(given)
 

@@ -19,6 +19,7 @@ from gnnretrieval.cli.options import (
     json_option,
     ranking_options,
     ranking_settings,
+    require_effect,
 )
 from gnnretrieval.cli.output import echo, echo_json
 from gnnretrieval.cli.sections import SectionedCommand
@@ -49,15 +50,6 @@ GOES_WITH = {
     **dict.fromkeys(RANKING, TEXTS),
 }
 _ALONE = ("use_bm25", "maxsim", "sparse")  # what ranks without an index
-WITHOUT = {
-    "fuse": "hybrid",
-    "weights": "hybrid",
-    "candidates": "hybrid",
-    "rerank_depth": "rerank",
-    "pair_tokens": "rerank",
-    "adaptive": "rerank",
-    **dict.fromkeys(("adaptive_batch", "neighbors", "neighbors_by"), "adaptive"),
-}
 
 
 _SECTIONS = {
@@ -190,9 +182,7 @@ def _mode(given: dict[str, bool]) -> str:
     for name, wanted in GOES_WITH.items():
         if is_given(name) and modes[0] not in wanted:
             raise click.UsageError(f"{options[name]} goes with {' or '.join(wanted)}.")
-    for name, needed in WITHOUT.items():
-        if is_given(name) and not is_given(needed):
-            raise click.UsageError(f"{options[name]} goes with {options[needed]}.")
+    require_effect()
     alone_given = [name for name in _ALONE if context.params[name]]
     if len(alone_given) > 1:
         raise click.UsageError(f"give one of {' and '.join(options[name] for name in alone_given)}.")

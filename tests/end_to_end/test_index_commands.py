@@ -228,6 +228,19 @@ def test_what_does_not_go_together_is_said(options, says, made, refuses):
     refuses("search", *index, *options, says=(says,))
 
 
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (("--weights", "0.7,0.3"), "--weights goes with --hybrid"),
+        (("--pair-tokens", 64), "--pair-tokens goes with --rerank"),
+        (("--hybrid", "--adaptive", "gar"), "--adaptive goes with --rerank"),
+    ],
+)
+def test_a_server_and_a_reader_refuse_an_option_without_effect_too(option, says, made, refuses):
+    refuses("serve", made.index, *option, says=(says,))
+    refuses("answer", "q", "--index", made.index, "--reader", "r", *option, says=(says,))
+
+
 def test_a_prompt_answers_until_its_input_ends_whatever_is_asked(approximate, succeeds, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\n\n \nzwei\n")))
     outcome = succeeds("search", "--prompt", "--index", approximate[0], "--k", 2, "--explain")
