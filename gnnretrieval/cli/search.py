@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -242,6 +243,8 @@ def _print(retriever: Retriever, hits: list[Hit], why: list[Why], milliseconds: 
 def _stay_open(retriever: Retriever, k: int, explain: bool) -> None:
     """Answer one question per line until the input ends; print an error for a question that fails, and continue."""
     source = sys.stdin
+    if isinstance(source, TextIOWrapper):
+        source.reconfigure(errors="surrogateescape")  # a line of another encoding is refused, and not the rest with it
     sign = "question> " if source.isatty() else ""
     try:
         while True:

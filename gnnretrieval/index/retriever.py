@@ -385,6 +385,10 @@ def _require(questions: Sequence[str], k: int) -> None:
             raise InputError(f"a question is a text, and this is a {_kind(question)}.")
         if not question.strip():
             raise InputError("the question is empty: give some words.")
+        try:
+            question.encode()
+        except UnicodeEncodeError:  # how Python shows bytes of another encoding, from a terminal or a pipe
+            raise InputError(f"the question {question!r} is not UTF-8: give it in UTF-8.") from None
 
 
 def _kind(value: object) -> str:

@@ -248,6 +248,14 @@ def test_a_prompt_answers_until_its_input_ends_whatever_is_asked(approximate, su
     assert "dual-encoder rank" in outcome.out
 
 
+def test_a_question_in_another_encoding_is_a_sentence_and_a_prompt_goes_on(made, succeeds, refuses, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\n\xe9t\xe9\nzwei\n"), encoding="utf-8"))
+    outcome = succeeds("search", "--prompt", "--index", made.index, "--k", 2)
+    assert outcome.out.count("2 of 40 passages in ") == 2
+    assert "is not UTF-8: give it in UTF-8" in outcome.err
+    refuses("search", "\udce9t\udce9", "--index", made.index, says=("is not UTF-8: give it in UTF-8",))
+
+
 def test_ctrl_c_ends_a_prompt_in_peace(approximate, succeeds, monkeypatch):
     class Interrupted(io.StringIO):
         def readline(self, size=-1):
