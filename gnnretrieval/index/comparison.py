@@ -61,12 +61,18 @@ def moved_hits(texts: TextStore, before: Ranked, after: Ranked, k: int) -> tuple
         after: Rows and scores ``(depth,)`` of the other.
         k: Number of hits.
     """
-    first, second = (hits_of(texts, rows[:k], scores[:k]) for rows, scores in (before, after))
+    first, second = (_best(texts, *ranking, k) for ranking in (before, after))
     first_ranks, second_ranks = _ranks(before[0], first), _ranks(after[0], second)
     return (
         [MovedHit(hit, second_ranks.get(hit.row)) for hit in first],
         [MovedHit(hit, first_ranks.get(hit.row)) for hit in second],
     )
+
+
+def _best(texts: TextStore, rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> list[Hit]:
+    """The ``k`` best hits, as a search for ``k`` finds them: of equal scores at the cut, the first by id."""
+    count = int((scores >= scores[k - 1]).sum()) if k < len(scores) else len(scores)
+    return hits_of(texts, rows[:count], scores[:count])[:k]
 
 
 def _ranks(rows: NDArray[np.int64], hits: Sequence[Hit]) -> dict[int, int]:
