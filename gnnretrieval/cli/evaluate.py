@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gnnretrieval.cli.options import PATH, dataset_options, json_option
+from gnnretrieval.cli.options import PATH, dataset_options, json_option, part_of
 from gnnretrieval.cli.output import echo, echo_json, echo_next
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
@@ -91,7 +92,8 @@ def evaluate(
         echo(f"  {name:<{width}} {100 * value:5.1f}")
     if per_query:
         echo("\n" + evaluation.format_values(values))
-    echo_next(f"gnnretrieval compare OTHER.run {run} --data {data} --split {split} says whether a difference is chance")
+    same = f"--data {part_of(data, qrels, where)} --split {shlex.quote(split)}"
+    echo_next(f"gnnretrieval compare OTHER.run {shlex.quote(str(run))} {same} says whether a difference is chance")
 
 
 def _judged(

@@ -1,6 +1,7 @@
 """``evaluate`` and ``compare`` on runs of other tools, with answers, and with queries that are passages."""
 
 import json
+import shutil
 
 import pytest
 
@@ -20,6 +21,13 @@ def test_every_tools_run_gives_the_same_values(made, runs, succeeds, tmp_path):
         assert succeeds("evaluate", tmp_path / name, "--data", made.data, "--json").json["measures"] == expected
     both = succeeds("compare", tmp_path / "ours.json", tmp_path / "msmarco.tsv", "--data", made.data, "--json").json
     assert all(test["ties"] == 10 for test in both["tests"])
+
+
+def test_the_next_command_compares_by_the_same_judgements(runs, made, succeeds, tmp_path):
+    data = shutil.copytree(made.data, tmp_path / "my data")
+    (data / "qrels").rename(data / "graded")
+    said = succeeds("evaluate", runs["bm25"], "--data", data, "--qrels", "graded", "--split", "test").err
+    assert f"compare OTHER.run {runs['bm25']} --data '{data}' --qrels graded --split test says" in said
 
 
 def test_every_querys_values_are_printed_and_written(made, runs, succeeds, tmp_path):
