@@ -37,8 +37,9 @@ def roll_back(path: str | Path, version: int | None = None) -> int:
             )
         if version != promoted:
             Version.open(run.place(version))
-            run.promote(version)
+            # Signed first: after a kill in between, no update promotes the model that is given up again.
             run.sign(ROLLBACK, to=version, promoted=promoted)
+            run.promote(version)
         return version
 
 

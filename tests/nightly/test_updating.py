@@ -325,6 +325,18 @@ def test_where_nothing_is_left_to_learn_from_the_versions_that_are_not_served_ar
     assert not search.run.making("candidate").exists()
 
 
+@pytest.mark.parametrize("step", ["promote", "sign"])
+def test_a_rollback_that_is_killed_never_lets_the_model_that_is_given_up_come_back(search, monkeypatch, step):
+    with monkeypatch.context() as patch:
+        patch.setattr(Versions, step, lambda run, *some, **more: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            roll_back(search.run.path)
+    assert search.run.promoted == 2  # nothing happened yet, or
+    assert search.run.is_rolled_back == (step == "promote")  # the rest of it is the same command again
+    assert roll_back(search.run.path) == 1
+    assert search.run.is_rolled_back
+
+
 def test_what_was_made_from_forgotten_events_is_not_promoted_again(search):
     session = json.loads(search.log[0])["session"]
     forget_events(search.run.path, [session])
