@@ -117,7 +117,10 @@ def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
             contents.rows[np.isin(contents.rows, vectors)] = -1
             save_array(rewrite(directory, ROWS), contents.rows)
             if (share := (contents.rows < 0).mean()) > 0.2:
-                say(f"{100 * share:.0f} % of the vectors are passed over in every search: build the index again soon")
+                say(
+                    f"{100 * share:.0f} % of the vectors are passed over in every search: build the index again soon, "
+                    "from vectors without the removed passages (from the same vectors it has them again)"
+                )
         save_array(rewrite(directory, REMOVED), np.union1d(current.removed, rows))
         return {"num_passages": current.meta["num_passages"] - len(rows), **_figures(directory, current)}
 
