@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from gnnretrieval.cli.options import PATH, beside
 from gnnretrieval.cli.output import echo, echo_next
@@ -71,6 +72,9 @@ def fuse(
     from gnnretrieval.index.fuse import fuse as fuse_runs
 
     out = out or beside(runs[0], "fused.run")
+    is_given = click.get_current_context().get_parameter_source("rrf_k") is ParameterSource.COMMANDLINE
+    if is_given and (choose_on is not None or method == METHOD):
+        raise click.UsageError("--rrf-k is the constant of reciprocal ranks: leave it out with normalised scores.")
     if choose_on is not None:
         if method is not None or weights is not None:
             raise click.UsageError(

@@ -103,8 +103,11 @@ def test_the_command_chooses_on_dev_questions(tmp_path):
         ([*dev_runs, "--weights", "1,2"], "leave out --method and --weights"),
         ([*dev_runs, "--method", "rrf"], "leave out --method and --weights"),
         (dev_runs[:2], "there are 2 and 1"),
+        ([*dev_runs, "--rrf-k", "10"], "--rrf-k is the constant of reciprocal ranks"),
     ):
         wrong = CliRunner().invoke(cli, [*words, *more])
         assert (wrong.exit_code, said in wrong.output) == (2, True)
     wrong = CliRunner().invoke(cli, [*words[:-2], *dev_runs])
     assert "--dev-run goes with --choose-on" in wrong.output
+    wrong = CliRunner().invoke(cli, [*words[:-2], "--method", "weighted", "--rrf-k", "10"])
+    assert (wrong.exit_code, "leave it out with normalised scores" in wrong.output) == (2, True)
