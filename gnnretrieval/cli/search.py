@@ -41,6 +41,8 @@ GOES_WITH = {
     "explain": (QUESTION, PROMPT),
     "as_json": (QUESTION,),
     "split": (DATA,),
+    "qrels": (DATA,),
+    "where": (DATA,),
     "use_bm25": (DATA,),
     "maxsim": (DATA,),
     "sparse": (DATA,),

@@ -210,6 +210,8 @@ def test_weights_of_terms_rank_a_corpus(made, tiny_checkpoint, tiny_dataset, suc
         (("q", "--hybrid", "--weights", "0,0"), "not all 0"),
         (("q", "--rerank", "no-such-model"), "no-such-model"),
         (("q", "--prompt"), "exactly one of"),
+        (("q", "--where", "domain=squad"), "--where goes with --data"),
+        (("--questions", "q.tsv", "--run", "a.run", "--qrels", "graded"), "--qrels goes with --data"),
         (("--prompt", "--json"), "--json goes with a QUESTION"),
         (("--questions", "q.tsv"), "--questions writes a run: give --run FILE"),
         (("--vectors", "v.npy", "--run", "a.run", "--hybrid"), "--hybrid goes with a QUESTION or --prompt"),
