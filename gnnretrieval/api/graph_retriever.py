@@ -11,7 +11,7 @@ from gnnretrieval.api.training import train
 from gnnretrieval.baselines.rankings import rank_baselines
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.from_objects import qrels_of, queries_of
-from gnnretrieval.data.runs.trec import Run
+from gnnretrieval.data.runs.trec import Run, require_writable_ids
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.function_encoder import Encode, as_encoder
@@ -20,6 +20,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import InputError, nearest
 from gnnretrieval.evaluation import Comparison, compare, parse_measures
+from gnnretrieval.graph.build import require_k
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.baseline import NAME as BASELINE
@@ -90,9 +91,9 @@ class GraphRetriever(Retriever):
             overwrite: Replace artifacts in ``out`` that were made from other inputs.
 
         Raises:
-            InputError: the objects do not fit, a query of ``test`` is also one of ``qrels`` or ``dev``, or both
-                ``encode`` and ``vectors`` are given.
-            GnnRetrievalError: a step fails.
+            InputError: the objects do not fit, a query of ``test`` is also one of ``qrels`` or ``dev``, an id has white
+                space and there is a ``test``, or both ``encode`` and ``vectors`` are given.
+            GnnRetrievalError: ``k`` is larger than the number of passages, or a step fails.
         """
         if encode is not None and vectors is not None:
             raise InputError("encode and vectors are both given: give one of them.")
@@ -100,8 +101,10 @@ class GraphRetriever(Retriever):
         place = Path(workspace.name if workspace is not None else str(out))
         how: dict[str, Any] = {"overwrite": overwrite}
         dataset = Dataset.from_records(passages, queries, qrels, place / "dataset", dev=dev, test=test, **how)
+        require_k(k, dataset)
         if test is not None:
             require_new_queries(dataset, "test", dataset.split("train").keys())
+            require_writable_ids([*dataset.passage_ids, *dataset.split("test")], dataset.path)
         encoder = as_encoder(encode, similarity)
         if vectors is not None:
             features = Features.from_vectors(dataset, *vectors, place / "features", similarity=similarity, **how)

@@ -10,7 +10,7 @@ import gnnretrieval
 from gnnretrieval import Dataset, Features, FunctionEncoder, GNNEncoderModel, Graph, GraphRetriever, Index, Retriever
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.features import encode_dataset
-from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.evaluation import compare, evaluate
 from gnnretrieval.training.gnn.train import train_gnn
 
@@ -101,6 +101,26 @@ def test_a_test_question_that_training_sees_is_refused_before_training(objects, 
             passages, queries, qrels["train"], encode=tiny_settings, dev=qrels["dev"], test=test, out=tmp_path / "run"
         )
     assert not (tmp_path / "run" / "features").exists()
+
+
+@pytest.mark.parametrize(
+    ("renamed", "k", "message"),
+    [("an id", 5, "'an id' cannot go into a TREC file"), ("id", 41, "k is 41, but .* has only 40 passages")],
+)
+def test_what_a_later_step_refuses_is_refused_before_encoding(objects, tiny_settings, tmp_path, renamed, k, message):
+    passages, queries, qrels = objects
+    unlabelled = passages[-1]._replace(id=renamed)
+    with pytest.raises(GnnRetrievalError, match=message):
+        GraphRetriever.fit(
+            [*passages[:-1], unlabelled],
+            queries,
+            qrels["train"],
+            encode=tiny_settings,
+            test=qrels["test"],
+            k=k,
+            out=tmp_path,
+        )
+    assert not (tmp_path / "features").exists()
 
 
 def test_questions_that_it_was_trained_on_are_not_evaluated(fitted):
