@@ -181,6 +181,8 @@ def compare(
 
     run_of = _by_name(runs)
     names = list(run_of)
+    if form == "csv" and not as_json and (details or changed is not None):
+        raise click.UsageError("--details and --changed print text: leave them out with --format csv, or use --json.")
     if html is not None:
         require_page_place(html)
     parsed = evaluation.parse_measures(evaluation.split_names(measures))

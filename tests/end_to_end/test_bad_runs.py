@@ -59,3 +59,9 @@ def test_a_baseline_that_is_not_among_the_runs(made, runs, refuses):
 
 def test_two_runs_of_one_name(made, runs, refuses):
     refuses("compare", runs["bm25"], runs["bm25"], "--data", made.data, says=("both called 'bm25'",))
+
+
+@pytest.mark.parametrize("option", [("--details",), ("--changed", "5")])
+def test_a_csv_table_has_no_text_below_it(made, runs, refuses, option):
+    command = ("compare", runs["bm25"], runs["gnn-encoder"], "--data", made.data, "--format", "csv")
+    refuses(*command, *option, says=("leave them out with --format csv",))
