@@ -79,6 +79,7 @@ def markdown(results: dict[str, Any]) -> str:
         f"store takes {results['bytes'] / GIB:.1f} GiB, and this machine has {results['memory'] / GIB:.0f} GiB of",
         "memory. Each process has one thread. Steps a second are those of the second half of the steps. Own memory is",
         "the process's; mapped pages are the store's: processes share them, and the system takes them back at need.",
+        "The first run may find the store's pages on disk; the later ones find many in memory.",
         "",
         "| processes | edges of a passage in training | steps a second | own memory of each | mapped pages |",
         "|---:|---|---:|---:|---:|",
