@@ -65,12 +65,12 @@ class PostingsSearch:
             cut = max(cut, _kth_best(kept[-1][1], k))
         rows, scores = (np.concatenate(column) for column in zip(*kept, strict=True))
         good = scores >= _kth_best(scores, k)  # all ties at the cut stay until they are ordered
-        rows, scores = rows[good].astype(np.int64), scores[good]
-        if ties is not None and len(rows) > k:
-            (rows,), (scores,), _ = merge_top_k(rows[None], scores[None], k, ties)
-            return rows, scores
-        order = np.lexsort((rows, -scores))[:k]
-        return rows[order], scores[order]
+        best, scores = rows[good].astype(np.int64), scores[good]
+        if ties is not None and len(best) > k:
+            (best,), (scores,), _ = merge_top_k(best[None], scores[None], k, ties)
+            return best, scores
+        order = np.lexsort((best, -scores))[:k]
+        return best[order], scores[order]
 
     def _summed(
         self, terms: Sequence[int], weights: NDArray[np.float32] | None
