@@ -121,7 +121,7 @@ def test_over_imported_vectors_it_is_left_out_or_refused_in_a_sentence(
 
 def test_many_passages_are_encoded_again_only_if_asked(tiny_graph, tiny_features, monkeypatch):
     monkeypatch.setattr("gnnretrieval.baselines.expansion.MOST", 3)
-    with pytest.raises(GnnRetrievalError, match=f"--only {EXPANSION} does this"):
+    with pytest.raises(GnnRetrievalError, match=rf"only = {EXPANSION} \(--only\) does this"):
         expanding_encoder(tiny_graph, tiny_features)
     assert expanding_encoder(tiny_graph, tiny_features, wanted=True).dimension == tiny_graph.dimension
     assert MOST > 3

@@ -92,7 +92,7 @@ def require_new_queries(dataset: Dataset, split: str, in_graph: Set[str]) -> Non
     Raises:
         InputError: A query is in the graph, or in the dev split too.
     """
-    reported, dev = dataset.split(split).keys(), dev_split(dataset)
+    reported, dev = set(dataset.query_ids_of(split)), dev_split(dataset)  # also those of a split with answers alone
     places = {"the graph": in_graph}
     if dev is not None and dev != split:
         places[f"split {dev!r}, which chooses settings"] = dataset.split(dev).keys()
