@@ -216,5 +216,5 @@ def forget(run: Path, sessions: tuple[str, ...], questions: tuple[str, ...]) -> 
     from gnnretrieval.nightly import forget_events
 
     count = forget_events(run, sessions, questions)
-    echo(f"{run}: {count:,} events are forgotten")
+    echo(f"{run}: {count:,} {'event is' if count == 1 else 'events are'} forgotten")
     echo_next("gnnretrieval update RECIPE")

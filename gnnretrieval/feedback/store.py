@@ -23,6 +23,7 @@ from gnnretrieval.feedback.columns import FIELDS
 from gnnretrieval.feedback.events import Event, Log, Shown
 from gnnretrieval.feedback.redaction import redacted
 from gnnretrieval.pages.reports import Figures
+from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.durable import make_directory, sync_directory
 from gnnretrieval.storage.json_files import read_json
@@ -180,7 +181,7 @@ class EventStore:
         return stored, old
 
     def forget(self, sessions: Collection[str], questions: Collection[str]) -> int:
-        """Delete the events of ``sessions`` and ``questions``; returns how many.
+        """Delete the events of ``sessions`` and ``questions``; returns how many. Says which of these have none.
 
         What was made from them must be made again without them: :attr:`epoch` grows. Logs that still have them may be
         read again: hashes say which events from before now to leave out.
@@ -191,14 +192,21 @@ class EventStore:
         """
         key = self._key(create=False)
         # No hash of an empty name is recorded: events without a session would be forgotten by it.
-        hashed = {_hashed(session, key) for session in sessions if session}
-        keys = {question_key(text) for question in questions for text in (question, redacted(question))} - {""}
-
-        def is_meant(event: Event) -> bool:
-            return event.session in hashed or question_key(event.question) in keys
-
-        count = sum(is_meant(event) for log in self.logs() for event in log.events())
+        hashed = {_hashed(session, key): session for session in sessions if session}
+        keys = {
+            named: question
+            for question in questions
+            for text in (question, redacted(question))
+            if (named := question_key(text))
+        }
+        count, known = 0, set[str]()
+        for event in (event for log in self.logs() for event in log.events()):
+            meant = [hashed.get(event.session), keys.get(question_key(event.question))]
+            count += meant != [None, None]
+            known.update(name for name in meant if name is not None)
         if count:
+            for name in sorted({*hashed.values(), *keys.values()} - known):
+                say(f"no event in the store is of {name!r}")
             now, before = time.time(), self._forgotten
             until = before["until"] | dict.fromkeys(sorted({*hashed, *(_hashed(text, key) for text in keys)}), now)
             # Written before the events are deleted: after a kill in between, what was made from them is not used again,

@@ -70,6 +70,12 @@ def test_what_is_forgotten_is_not_added_again_by_a_log_that_still_has_it(store, 
     assert store.epoch == 1
 
 
+def test_names_without_events_are_told_beside_those_that_are_forgotten(store, tmp_path, said):
+    store.add([log(tmp_path / "a.jsonl", (1, "s", "x"), (2, "t", "y"))])
+    assert store.forget(["s", "nobody"], ["Y", "never asked"]) == 2
+    assert said == ["no event in the store is of 'never asked'", "no event in the store is of 'nobody'"]
+
+
 def test_an_event_is_known_whether_it_was_masked_before_or_not(store, tmp_path):
     lines = ((1, "s", "mail me@example.org"), (2, "s", "ﬁne"))
     for redact in (False, True, False):
