@@ -7,6 +7,7 @@ Instead of a session, its keyed hash is kept: enough to count one vote a session
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import secrets
@@ -200,7 +201,7 @@ class EventStore:
             if (named := question_key(text))
         }
         count, known = 0, set[str]()
-        for event in (event for log in self.logs() for event in log.events()):
+        for event in itertools.chain.from_iterable(log.events() for log in self.logs()):
             meant = [hashed.get(event.session), keys.get(question_key(event.question))]
             count += meant != [None, None]
             known.update(name for name in meant if name is not None)

@@ -56,6 +56,23 @@ def reciprocal_rank(vectors, dataset, features, split):
     return (1 / (1 + (scores > scores[np.arange(len(judged)), relevant, None]).sum(1))).mean()
 
 
+@pytest.mark.parametrize(
+    ("given", "level"),
+    [
+        ({}, 0.16),
+        ({"mode": "joint", "layer": "linear"}, 0.16),
+        ({"layer": "gat"}, 0.05),
+        ({"layer": "mean"}, 0.05),
+        ({"mode": "joint"}, 0.05),
+        ({"epochs": 3}, 0.05),
+        ({"layer": "gat", "evidence": 0.3}, 0.3),
+    ],
+)
+def test_a_gain_counts_from_one_standard_error_where_its_p_is_corrected(given, level):
+    """So of the ladder's; that of graph layers, which is not corrected, must be significant."""
+    assert TrainSettings.parse(given).evidence == level
+
+
 def test_linear_is_the_default_and_ranks_unseen_questions_better(model, embeddings, tiny_dataset, tiny_features):
     assert TrainSettings().layer == "linear"
     dataset = Dataset.open(tiny_dataset)

@@ -19,7 +19,7 @@ Layer = Annotated[str, OneOf("linear", *GRAPH_LAYERS)]
 OF_JOINT = {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"}  # defaults of mode = joint, the paper's (§4.3)
 # with layer = linear and mode = joint: the defaults (learning_rate is the query encoder's), and what may be set too
 OF_JOINT_LINEAR = {"epochs": 8, "learning_rate": 5e-5, "batch_size": 64}
-OF_LADDER = {"evidence": 0.16}  # default of layer = linear: the one-sided p of a gain of one standard error
+OF_GRAPH_LAYERS = {"evidence": 0.05}  # default of all layers but linear
 OF_QUERY_ENCODER = (*OF_JOINT_LINEAR, "warmup", "gradient_clip", "patience", "dual_encoder")
 OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")
 OF_LINEAR = (*OF_EVERY_LAYER, "passages")  # what may be set with layer = linear
@@ -94,9 +94,9 @@ class TrainSettings(Settings):
             among them.
         dev_window: Choose epoch and context scale by the mean RR@10 on dev over this many epochs, up to the epoch; 1:
             by its own RR@10.
-        evidence: Largest p-value of the gain on dev (one-sided, paired) with which it is used; above it, the
-            dual-encoder is kept. 0.16, one standard error, with layer = linear, whose p-value is corrected for the
-            settings that were tried. 1: accept every gain.
+        evidence: Largest p-value of the gain on dev (one-sided, paired) at which it is used; above it, the dual-encoder
+            is kept. The p-value is corrected for the settings that were tried, and 0.16 is one standard error. With
+            layers other than linear it is not corrected, and the default is 0.05. 1: accept every gain.
         transfer_evidence: Significance level if epochs = 0 puts a GNN-encoder over another dual-encoder and its gain
             was significant (by ``evidence``) where it was trained; used if it is larger than ``evidence``.
         precision: Precision of the matrix products in training, of the GNN and of a dual-encoder that learns with it;
@@ -132,7 +132,7 @@ class TrainSettings(Settings):
     scale: float | None = Field(None, gt=0)
     context_scales: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
     dev_window: int = Field(1, ge=1)
-    evidence: float = Field(0.05, gt=0, le=1)
+    evidence: float = Field(0.16, gt=0, le=1)
     transfer_evidence: float = Field(0.2, gt=0, le=1)
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     patience: int | None = Field(None, ge=1)
@@ -148,7 +148,7 @@ class TrainSettings(Settings):
         is_joint = values.get("mode") == "joint"
         layer = "gat" if is_joint or not set(values) <= set(OF_LINEAR) else "linear"
         layer = values.get("layer", layer)
-        defaults: dict[str, Any] = dict(OF_LADDER) if layer == "linear" else {}
+        defaults: dict[str, Any] = {} if layer == "linear" else dict(OF_GRAPH_LAYERS)
         if is_joint:
             defaults |= OF_JOINT_LINEAR if layer == "linear" else OF_JOINT
         return {"layer": layer, **defaults, **values}
