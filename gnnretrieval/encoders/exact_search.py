@@ -269,7 +269,7 @@ def ranks_of(
             products[removed[(removed >= part.start) & (removed < part.stop)] - part.start] = -np.inf
         above += (products[:, None] > scores).sum(0)
         for number, score in enumerate(scores):
-            equal[number].append(part.start + np.flatnonzero(products == score))
+            equal[number].append(part.start + near[products[near] == score])
         release(vectors)
     for number, place in enumerate(places):
         same = np.unique(np.concatenate(equal[number]))[None]  # (1, c)
