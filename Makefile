@@ -9,6 +9,9 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, 1 + (os.cpu_count() or 
 PYTEST := -m pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
 
+# Tests start many processes, which import what the first one compiled.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: quickstart test test-browser coverage lint docs oldest release hashes install clean
 
 quickstart: $(VENV)/installed

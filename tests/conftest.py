@@ -20,6 +20,7 @@ from random import Random
 import hypothesis
 import pytest
 import torch
+from few_steps import shorten
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import Features, encode_dataset
@@ -70,6 +71,14 @@ def said() -> Iterator[list[str]]:
     yield handler.lines
     logger.removeHandler(handler)
     logger.setLevel(before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_steps() -> Iterator[pytest.MonkeyPatch]:
+    """Few steps train the heads of datasets this small."""
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch.setattr, patch.setitem)
+        yield patch
 
 
 @pytest.fixture(scope="session")

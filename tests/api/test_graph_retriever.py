@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from few_steps import shorten
 
 import gnnretrieval
 from gnnretrieval import Dataset, Features, FunctionEncoder, GNNEncoderModel, Graph, GraphRetriever, Index, Retriever
@@ -13,13 +12,6 @@ from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.evaluation import compare, evaluate
 from gnnretrieval.training.gnn.train import train_gnn
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_steps():
-    with pytest.MonkeyPatch.context() as patch:
-        shorten(patch.setattr, patch.setitem)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,12 @@ import os
 import shlex
 import shutil
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import numpy as np
 import pytest
 from doc_pages import NOTEBOOKS, PAGES, ROOT, Block, blocks, commands
-from few_steps import shorten
 
 from gnnretrieval import Features
 from gnnretrieval.cli import cli
@@ -37,14 +35,6 @@ def runs(command: str) -> None:
     found = [sorted(map(str, Path().glob(word))) or [word] if "*" in word else [word] for word in words[1:]]
     with said.open("w", encoding="utf-8") as file, contextlib.redirect_stdout(file):
         cli(args=[one for each in found for one in each], standalone_mode=False)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_steps() -> Iterator[None]:
-    """Few steps train the heads of a dataset this small."""
-    with pytest.MonkeyPatch.context() as patch:
-        shorten(patch.setattr, patch.setitem)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -11,19 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from few_steps import shorten
 
 from gnnretrieval.cli import main
 
 TRAIN = ("--epochs", "3", "--batch-size", "8")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_steps():
-    """Few steps train the heads of datasets this small."""
-    with pytest.MonkeyPatch.context() as patch:
-        shorten(patch.setattr, patch.setitem)
-        yield
 
 
 class Outcome(NamedTuple):

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ import pytest
 from gnnretrieval.data import Dataset
 from gnnretrieval.feedback import SimulationSettings, simulate_log
 from gnnretrieval.nightly import UpdateReport, Versions, update_search
-from tests.few_steps import shorten
 
 RECIPE = """
 name = "tiny"
@@ -64,20 +61,6 @@ class Search:
         return Search(place, place, self.checkpoint, self.log)
 
 
-@contextmanager
-def short() -> Iterator[None]:
-    """Train heads by few steps meanwhile, and not in the tests of other packages."""
-    with pytest.MonkeyPatch.context() as patch:
-        shorten(patch.setattr, patch.setitem)
-        yield
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_steps() -> Iterator[None]:
-    with short():
-        yield
-
-
 @pytest.fixture(scope="session")
 def log(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Lines of a simulated log over the tiny dataset, in the order of their times."""
@@ -98,8 +81,7 @@ def first_night(
 ) -> tuple[Search, UpdateReport]:
     """After the first night, whose clicks are too few for a new model."""
     search = Search(tmp_path_factory.mktemp("night") / "first", tiny_dataset, tiny_checkpoint, log)
-    with short():
-        return search, search.update(0.5)
+    return search, search.update(0.5)
 
 
 @pytest.fixture(scope="session")
@@ -108,8 +90,7 @@ def two_nights(
 ) -> tuple[Search, UpdateReport]:
     """After the second night."""
     search = first_night[0].copied(tmp_path_factory.mktemp("night") / "second")
-    with short():
-        return search, search.update()
+    return search, search.update()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@ import shutil
 from datetime import datetime
 
 import pytest
-from few_steps import shorten
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.records import ScoredPassage
@@ -100,10 +99,7 @@ def test_without_dev_runs_or_where_a_method_is_named_it_is_joined_by_equal_weigh
     assert values(comparison)["bm25+gnn-encoder"] == pytest.approx(1 / rank_of_right)
 
 
-def test_without_a_dev_split_the_questions_that_training_held_out_choose(
-    tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch
-):
-    shorten(monkeypatch.setattr, monkeypatch.setitem)
+def test_without_a_dev_split_the_questions_that_training_held_out_choose(tiny_dataset, tiny_checkpoint, tmp_path):
     shutil.copytree(tiny_dataset, tmp_path / "data")
     (tmp_path / "data" / "qrels" / "dev.tsv").unlink()
     encoder = f'[encoder]\ncheckpoint = "{tiny_checkpoint}"\nmax_tokens = 48\nprecision = "float32"\n'

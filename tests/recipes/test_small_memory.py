@@ -1,7 +1,6 @@
 """A recipe by the default layer where memory does not hold all vectors."""
 
 import pytest
-from few_steps import shorten
 
 from gnnretrieval.recipes.report import write_report
 from gnnretrieval.recipes.run import run_recipe
@@ -19,7 +18,6 @@ evidence = 1.0
 
 @pytest.fixture
 def run(tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch, said):
-    shorten(monkeypatch.setattr, monkeypatch.setitem)
     monkeypatch.setattr(messages, "memory_limit", lambda: 0)
     monkeypatch.setattr(messages, "PASSAGES", 30)
     monkeypatch.setattr(corpus_part, "HARD", 1)

@@ -6,7 +6,6 @@ from functools import cache
 
 import numpy as np
 import pytest
-from few_steps import shorten
 from safetensors.torch import load_file, save_file
 
 from gnnretrieval.data import Dataset
@@ -26,9 +25,7 @@ def trained(tiny_graph, tiny_dataset, tiny_features, tmp_path_factory):
     def train(layer):
         out = tmp_path_factory.mktemp(layer) / "model"
         settings = TrainSettings.parse({"layer": layer, **({"epochs": 1} if layer == "gat" else {})})
-        with pytest.MonkeyPatch.context() as patch:
-            shorten(patch.setattr, patch.setitem)
-            return train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings, out).path
+        return train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings, out).path
 
     return cache(train)
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from few_steps import shorten
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import Features, encode_dataset
@@ -65,9 +64,7 @@ def test_in_a_dataset_from_event_logs_dev_and_training_queries_count_by_their_cl
     tiny_features: Features,
     tmp_path: Path,
     said: list[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shorten(monkeypatch.setattr, monkeypatch.setitem)
     log = simulate_log(Dataset.open(tiny_dataset), tmp_path / "log.jsonl", SimulationSettings(impressions=600))
     dev, test = map(datetime.fromisoformat, (log.dev_from, log.test_from))
     made = import_feedback([tmp_path / "log.jsonl"], tiny_dataset, tmp_path / "data", dev_from=dev, test_from=test)

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from few_steps import shorten
 from killed_runs import killed_before
 from safetensors.torch import load_file
 
@@ -33,14 +32,6 @@ GIVEN = {
 
 def train(graph, dataset, features, out, **settings):
     return train_gnn(graph, Dataset.open(dataset), features, TrainSettings.parse({**GIVEN, **settings}), out)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def few_steps():
-    """Few steps train the heads before the encoder: what they reach does not matter here."""
-    with pytest.MonkeyPatch.context() as patch:
-        shorten(patch.setattr, patch.setitem)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from threading import Event
 import numpy as np
 import pytest
 import torch
+from few_steps import shorten
 from rotated_graph import rotated_graph
 from torch.nn import functional as F
 
@@ -15,6 +16,14 @@ from gnnretrieval.training.gnn import head, ladder
 from gnnretrieval.training.gnn.head import HeadTraining, _Relevant, train_each, train_heads
 from gnnretrieval.training.gnn.judged import Judged
 from gnnretrieval.training.gnn.ladder import climb, head_steps, reciprocal_ranks, steps_over
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_steps(few_steps):
+    """As many steps as users have: these tests are about their numbers."""
+    few_steps.undo()
+    yield
+    shorten(few_steps.setattr, few_steps.setitem)
 
 
 def test_a_trained_head_ranks_what_the_identity_could_not():
