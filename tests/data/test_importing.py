@@ -118,6 +118,15 @@ def test_csv_files_of_spreadsheets_and_of_pandas(tmp_path):
     assert Dataset.open(made.path).split("train") == {"q1": {"d1": 1}}
 
 
+def test_the_case_of_a_file_s_ending_does_not_matter(tmp_path):
+    docs, asked = (
+        write(tmp_path / "DOCS.CSV", "id,text\nd1,one\n"),
+        write(tmp_path / "Q.TSV", "qid\tquestion\nq\twhat?\n"),
+    )
+    clicks = write(tmp_path / "train.Csv", "qid,pid,label\nq,d1,1\n")
+    assert Dataset.open(import_dataset(sources(docs, asked, clicks), tmp_path / "out").path).splits == ["train"]
+
+
 def test_the_format_and_the_split_can_be_said(tmp_path):
     odd = write(tmp_path / "judged", "q1 0 d1 1\n")
     with pytest.raises(InputError, match=r"does not name a split.*write trec-qrels@SPLIT="):

@@ -102,7 +102,8 @@ def opened(path: Path) -> tuple[list[str], Iterator[tuple[int, Sequence[Any]]]]:
     """Column names, and rows with their numbers: the line, or in Parquet the row from 1."""
     if path.suffix.lower() in PARQUET:
         return _parquet(path)
-    delimiter = "," if ".csv" in path.suffixes and not path.name.lower().endswith(".qa.csv") else "\t"
+    name = path.name.lower()
+    delimiter = "," if ".csv" in Path(name).suffixes and not name.endswith(".qa.csv") else "\t"
     rows = quoted_rows(path, "a table with named columns", delimiter)
     first = next(rows, None)
     if first is None:
