@@ -59,7 +59,7 @@ def import_dataset(
     names = dict(columns or {})
     _require_fields(names)
     sources = list(dict.fromkeys(sources))
-    inputs = {source.name: source.hash for source in sources}
+    inputs = _hashes(sources)
     formats = {source: ALL_FORMATS[source.format] for source in sources}
     # Passages and queries first: judgements refer to them. Formats that only imply judgements come last.
     order = sorted(
@@ -79,6 +79,18 @@ def import_dataset(
 
     config = {"columns": names, "skip_unknown": skip_unknown}
     return make_artifact(out, KIND, inputs=inputs, config=config, write=write, overwrite=overwrite)
+
+
+def _hashes(sources: Sequence[Source]) -> dict[str, str]:
+    """Hash by name of each source; further files of one name, from other folders, get a number."""
+    hashes: dict[str, str] = {}
+    for source in sources:
+        name, number = source.name, 1
+        while name in hashes:
+            number += 1
+            name = f"{source.name} ({number})"
+        hashes[name] = source.hash
+    return hashes
 
 
 def _require_fields(names: Mapping[str, str]) -> None:

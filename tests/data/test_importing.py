@@ -234,6 +234,20 @@ def test_it_is_made_once_and_again_when_a_source_changes(tmp_path, said):
     assert import_dataset(sources(*files), tmp_path / "out", overwrite=True).meta["counts"]["passages"] == 4
 
 
+def test_of_files_with_one_name_in_two_folders_none_may_change_unseen(tmp_path):
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        (folder / "qrels").mkdir(parents=True)
+        write(folder / "corpus.jsonl", json.dumps({"_id": f"{folder.name}-p", "title": "", "text": "a"}) + "\n")
+        write(folder / "queries.jsonl", json.dumps({"_id": f"{folder.name}-q", "text": "b"}) + "\n")
+        write(folder / "qrels" / "train.tsv", f"{folder.name}-q\t{folder.name}-p\t1\n")
+    made = import_dataset(sources(*folders), tmp_path / "out")
+    assert made.meta["counts"]["passages"] == 2
+    write(folders[0] / "corpus.jsonl", json.dumps({"_id": "one-p", "title": "", "text": "changed"}) + "\n")
+    with pytest.raises(ArtifactError, match=r"corpus\.jsonl changed"):
+        import_dataset(sources(*folders), tmp_path / "out")
+
+
 AWKWARD = [
     "tab\there",
     "line\nbreak",
