@@ -53,7 +53,7 @@ def source_of(text: str | Path) -> list[Source]:
     Format and split that are not given are recognised from the file's name and first lines.
 
     Raises:
-        InputError: the file does not exist, or its format or split is not recognised.
+        InputError: the file does not exist, its format or split is not recognised, or one is given for a directory.
     """
     label, sign, place = str(text).partition("=")
     if not sign or Path(text).exists():
@@ -63,6 +63,8 @@ def source_of(text: str | Path) -> list[Source]:
     if name == IR_DATASETS:
         return _of_id(path, split)
     if path.is_dir():
+        if label:
+            raise InputError(f"{label!r} is said of one file, and this is a directory: name its files.", path)
         sources = [source for file in _files_in(path) for source in _recognised(file)]
         if not sources:
             raise InputError("no file in this directory has a known format.", path)

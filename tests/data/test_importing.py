@@ -150,6 +150,8 @@ def test_of_a_directory_what_is_recognised_is_taken(tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match="no file in this directory"):
         sources(tmp_path / "none")
+    with pytest.raises(InputError, match="'@test' is said of one file, and this is a directory: name its files"):
+        sources(f"@test={tmp_path}")  # the files' own names decided, and nothing was said
 
 
 @pytest.mark.parametrize(
