@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.formats.beir_writer import write_beir
-from gnnretrieval.data.formats.contents import Contents, Lost
+from gnnretrieval.data.formats.contents import Contents, Lost, negatives_files
 from gnnretrieval.data.formats.dpr_writer import write_dpr
 from gnnretrieval.data.formats.msmarco_writer import write_msmarco
 from gnnretrieval.data.formats.squad_writer import write_squad
@@ -19,6 +19,7 @@ from gnnretrieval.data.formats.trec_writer import write_trec
 from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
 
 To = Literal["beir", "msmarco", "dpr", "squad", "trec", "tsv", "csv", "parquet"]
 KIND = "conversion"
@@ -62,10 +63,13 @@ def convert_dataset(
         return {"lost": counts}
 
     config = {"to": to}
+    inputs = {"dataset": dataset.hash}
+    if files := negatives_files(dataset):  # they are not in the dataset's hash
+        inputs["negatives"] = sha256_of_json({split: sha256_of_file(file) for split, file in files.items()})
     return make_artifact(
         out,
         "dataset" if to == "beir" else KIND,
-        inputs={"dataset": dataset.hash},
+        inputs=inputs,
         config=config,
         write=write,
         overwrite=overwrite,

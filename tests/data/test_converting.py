@@ -14,7 +14,7 @@ from gnnretrieval.data.beir import read_passages, read_queries
 from gnnretrieval.data.converting import convert_dataset
 from gnnretrieval.data.importing import import_dataset
 from gnnretrieval.data.sources import source_of
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from tests.data.formats.published import published
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30).filter(lambda text: text.strip())
@@ -156,6 +156,17 @@ def test_the_command(tiny_dataset, tmp_path):
     )
     assert made.exit_code == 0, made.output
     assert "passages.csv, qrels.dev.csv, qrels.test.csv, qrels.train.csv, queries.csv" in made.output
+
+
+def test_files_of_other_negatives_are_not_reused(tmp_path):
+    dataset = dataset_of(tmp_path / "data", [("", "one"), ("", "two")], ["what"])
+    negatives = tmp_path / "data" / "negatives" / "test.tsv"
+    negatives.parent.mkdir()
+    negatives.write_text("q0\td1\tnegative\n")
+    convert_dataset(dataset, "dpr", tmp_path / "files")
+    negatives.write_text("q0\td1\thard_negative\n")
+    with pytest.raises(ArtifactError, match="its negatives changed"):
+        convert_dataset(Dataset.open(tmp_path / "data"), "dpr", tmp_path / "files")
 
 
 @pytest.mark.parametrize("to", ["dpr", "msmarco"])

@@ -70,6 +70,11 @@ def _kept(records: Iterator[tuple[Any, Metadata]], ids: set[str]) -> Iterator[tu
     return ((record, metadata) for record, metadata in records if record.id in ids)
 
 
+def negatives_files(dataset: Dataset) -> dict[str, Path]:
+    """File of negatives by split; a dataset that was not imported has none."""
+    return {file.stem: file for file in sorted((dataset.path / NEGATIVES).glob("*.tsv"))}
+
+
 def _negatives(path: Path, kept: set[str]) -> dict[str, list[tuple[str, str]]]:
     """Passage and kind of each negative among the ``kept`` passages, by query id."""
     negatives: dict[str, list[tuple[str, str]]] = {}
