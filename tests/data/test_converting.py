@@ -158,6 +158,27 @@ def test_the_command(tiny_dataset, tmp_path):
     assert "passages.csv, qrels.dev.csv, qrels.test.csv, qrels.train.csv, queries.csv" in made.output
 
 
+@pytest.mark.parametrize(
+    ("to", "lost"),
+    [
+        ("beir", {"negatives": 5}),
+        ("tsv", {"negatives": 5}),
+        ("trec", {"negatives": 5, "passages": 3}),
+        ("dpr", {"negatives": 2, "kinds of negatives": 2, "ids of queries": 2, "judgements of 0": 1}),
+        ("msmarco", {"negatives": 3, "kinds of negatives": 1}),
+    ],
+)
+def test_negatives_that_a_format_cannot_hold_are_counted(to, lost, tmp_path):
+    dataset = dataset_of(tmp_path / "data", [("", "one"), ("", "two"), ("", "three")], ["what", "who"])
+    (tmp_path / "data" / "qrels" / "test.tsv").write_text("q0\td0\t1\nq1\td1\t0\n")
+    folder = tmp_path / "data" / "negatives"
+    folder.mkdir()
+    (folder / "test.tsv").write_text("q0\td1\ttriple\nq0\td2\tcandidate\nq1\td2\tnegative\n")
+    (folder / "train.tsv").write_text("q1\td0\ttriple\nq1\td2\ttriple\n")  # a split without judgements
+    dataset = Dataset.open(dataset.path)
+    assert convert_dataset(dataset, to, tmp_path / "files").meta["lost"] == lost
+
+
 def test_files_of_other_negatives_are_not_reused(tmp_path):
     dataset = dataset_of(tmp_path / "data", [("", "one"), ("", "two")], ["what"])
     negatives = tmp_path / "data" / "negatives" / "test.tsv"

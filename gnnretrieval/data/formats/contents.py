@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,8 +49,25 @@ class Contents(NamedTuple):
             dataset,
             lambda: _kept(read_passages(dataset.path / CORPUS, unique=False), set(dataset.passage_ids)),
             lambda: _kept(read_queries(dataset.path / QUERIES, unique=False), set(dataset.query_ids)),
-            lambda split: _negatives(dataset.path / NEGATIVES / f"{split}.tsv", set(dataset.passage_ids)),
+            lambda split: _negatives(dataset, split),
         )
+
+    def count_lost_negatives(
+        self, lost: Lost, holds: Callable[[str, str], bool] = lambda split, query: False, kinds: Container[str] = ()
+    ) -> None:
+        """Count negatives that a format cannot hold.
+
+        Args:
+            lost: Where they are counted.
+            holds: Whether the format holds the negatives of a query in a split.
+            kinds: Kinds that it tells apart from others.
+        """
+        for split in negatives_files(self.dataset):
+            for query, negatives in self.negatives(split).items():
+                if holds(split, query):
+                    lost["kinds of negatives"] += sum(kind not in kinds for _, kind in negatives)
+                else:
+                    lost["negatives"] += len(negatives)
 
 
 def one_line(text: str, lost: Lost) -> str:
@@ -75,14 +92,15 @@ def negatives_files(dataset: Dataset) -> dict[str, Path]:
     return {file.stem: file for file in sorted((dataset.path / NEGATIVES).glob("*.tsv"))}
 
 
-def _negatives(path: Path, kept: set[str]) -> dict[str, list[tuple[str, str]]]:
-    """Passage and kind of each negative among the ``kept`` passages, by query id."""
+def _negatives(dataset: Dataset, split: str) -> dict[str, list[tuple[str, str]]]:
+    """Passage and kind of each negative of a split, by query id."""
+    path, passages, queries = negatives_files(dataset).get(split), set(dataset.passage_ids), set(dataset.query_ids)
     negatives: dict[str, list[tuple[str, str]]] = {}
-    for number, line in read_lines(path, "negatives") if path.is_file() else ():
+    for number, line in read_lines(path, "negatives") if path else ():
         columns = line.split("\t")
         if len(columns) != 3:
             raise InputError(f"found {len(columns)} columns, wanted three: query, passage and kind.", path, number)
         query, passage, kind = columns
-        if passage in kept:
+        if query in queries and passage in passages:
             negatives.setdefault(query, []).append((passage, kind))
     return negatives

@@ -10,6 +10,8 @@ from gnnretrieval.data.answers import answers_of
 from gnnretrieval.data.formats.contents import Contents, Lost, count_padded
 from gnnretrieval.data.records import Passage
 
+_KINDS = ("negative", "hard_negative")
+
 
 def write_dpr(data: Contents, directory: Path, lost: Lost) -> None:
     """Write ``psgs.tsv``, ``biencoder-SPLIT.json`` and, for queries without judgements, ``unjudged.qa.csv``."""
@@ -24,10 +26,12 @@ def write_dpr(data: Contents, directory: Path, lost: Lost) -> None:
     queries = {query.id: (query, metadata) for query, metadata in data.queries()}
     lost["ids of queries"] = len(queries)
     split_of = data.split_of()
+    judged_in = {split: data.dataset.split(split) for split in data.splits}
+    data.count_lost_negatives(lost, lambda split, query: query in judged_in.get(split, ()), _KINDS)
     for split in data.splits:
         negatives_of = data.negatives(split)
         records = []
-        for id_, judged in data.dataset.split(split).items():
+        for id_, judged in judged_in[split].items():
             (query, metadata), negatives = queries[id_], negatives_of.get(id_, [])
             lost["relevance other than 0 and 1"] += sum(value not in (0, 1) for value in judged.values())
             lost["judgements of 0"] += sum(value == 0 for value in judged.values())

@@ -25,8 +25,11 @@ def write_msmarco(data: Contents, directory: Path, lost: Lost) -> None:
         if lines[name]:
             path.write_text("".join(lines[name]), encoding="utf-8", newline="\n")
     write_trec_qrels(data, directory, "\t", "tsv")
-    for split in data.splits:
-        judged = data.dataset.split(split)
+    judged_in = {split: data.dataset.split(split) for split in data.splits}
+    data.count_lost_negatives(
+        lost, lambda split, query: max(judged_in.get(split, {}).get(query, {"": 0}).values()) > 0, kinds=("triple",)
+    )
+    for split, judged in judged_in.items():
         triples = [
             f"{query}\t{positive}\t{passage}\n"
             for query, negatives in data.negatives(split).items()

@@ -30,6 +30,7 @@ def write_squad(data: Contents, directory: Path, lost: Lost) -> None:
             if relevant:
                 of_passage.setdefault(relevant[0], []).append((*queries[query], split))
     lost["queries without a relevant passage"] = len(queries) - sum(map(len, of_passage.values()))
+    data.count_lost_negatives(lost)
     lost["ids of passages"] = len(data.dataset.passage_ids)
     lost["metadata of queries beside answers"] = sum(
         bool(metadata.keys() - _KEPT) for _, metadata, _ in chain(*of_passage.values())

@@ -18,7 +18,7 @@ _ROWS = 10_000  # rows of a Parquet file that are written together
 
 def write_table(data: Contents, directory: Path, lost: Lost, ending: str) -> None:
     """Write ``passages``, ``queries`` and ``qrels.SPLIT`` as ``tsv``, ``csv`` or ``parquet``, metadata as columns."""
-    lost["negatives"] = sum(len(passages) for split in data.splits for passages in data.negatives(split).values())
+    data.count_lost_negatives(lost)
     count_padded([*data.dataset.passage_ids, *data.dataset.query_ids], lost)
     of_passages = _names("passages", (metadata for _, metadata in data.passages()), lost)
     of_queries = _names("queries", (metadata for _, metadata in data.queries()), lost)

@@ -17,6 +17,7 @@ def write_trec(data: Contents, directory: Path, lost: Lost) -> None:
         InputError: an id has white space, which separates the columns of qrels.
     """
     lost["passages"] = len(data.dataset.passage_ids)
+    data.count_lost_negatives(lost)
     split_of = data.split_of()
     blocks: dict[str, list[str]] = {}
     for query, metadata in data.queries():
