@@ -17,6 +17,8 @@ from gnnretrieval.data.formats.recognise import (
 )
 from gnnretrieval.data.lines import excerpt
 from gnnretrieval.errors import InputError
+from gnnretrieval.progress import say
+from gnnretrieval.storage.places import META
 from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json
 
 
@@ -112,4 +114,11 @@ def _recognised(path: Path) -> list[Source]:
     except InputError:
         return []
     split = path.name.partition(".")[0] if path.parent.name == "qrels" else _split_of(path, format_)
-    return [] if FORMATS[format_].has_split and not split else [Source(path, format_, split)]
+    if FORMATS[format_].has_split and not split:
+        if path.name != META:  # of an artifact, which looks like SQuAD's JSON
+            say(
+                f"{path}: left out, because its name does not name a split (train, dev, test). If it is of "
+                f"{format_}, write {format_}@SPLIT={path} too."
+            )
+        return []
+    return [Source(path, format_, split)]

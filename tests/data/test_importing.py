@@ -1,6 +1,7 @@
 """Files of every format into a dataset directory."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -141,7 +142,7 @@ def test_the_format_and_the_split_can_be_said(tmp_path):
         sources(tmp_path / "nothing.tsv")
 
 
-def test_of_a_directory_what_is_recognised_is_taken(tmp_path):
+def test_of_a_directory_what_is_recognised_is_taken_and_what_has_no_split_is_named(tmp_path, said):
     published("msmarco-collection", tmp_path)
     published("msmarco-queries", tmp_path, zipped=True)
     published("trec-qrels", tmp_path)
@@ -150,6 +151,11 @@ def test_of_a_directory_what_is_recognised_is_taken(tmp_path):
     (tmp_path / "none").mkdir()
     with pytest.raises(InputError, match="no file in this directory"):
         sources(tmp_path / "none")
+    write(tmp_path / "qrels.hard.tsv", "1\t0\t1\t1\n")
+    write(tmp_path / "meta.json", "{}\n")
+    assert len(sources(tmp_path)) == 3
+    (line,) = said
+    assert re.search(r"qrels\.hard\.tsv: left out, .* does not name a split .* write trec-qrels@SPLIT=.* too", line)
     with pytest.raises(InputError, match="'@test' is said of one file, and this is a directory: name its files"):
         sources(f"@test={tmp_path}")  # the files' own names decided, and nothing was said
 
