@@ -181,6 +181,17 @@ def test_changed_inputs_or_settings_are_named_and_nothing_is_replaced_unasked(tm
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
 
 
+def test_an_input_that_is_new_or_left_out_is_named(tmp_path):
+    def make(**inputs):
+        make_artifact(tmp_path / "a", "numbers", inputs=inputs, config={}, write=lambda directory: {})
+
+    make(text="1", features="2")
+    with pytest.raises(ArtifactError, match="there already, and it has no features now"):
+        make(text="1")
+    with pytest.raises(ArtifactError, match="there already, and it had no labels before; it has no features now"):
+        make(text="1", labels="3")
+
+
 def test_with_overwrite_it_is_replaced_whole(tmp_path, said):
     Maker(tmp_path / "a").make()
     maker = Maker(tmp_path / "a", "two")

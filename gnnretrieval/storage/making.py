@@ -57,7 +57,13 @@ def what_changed(path: Path, inputs: Mapping[str, Any], config: Mapping[str, Any
 
 
 def _difference(meta: Mapping[str, Any], inputs: Mapping[str, Any], config: Mapping[str, Any]) -> str:
-    changed = [f"its {name} changed" for name, value in inputs.items() if meta["inputs"].get(name) != value]
+    before = meta["inputs"]
+    changed = [
+        f"it had no {name} before" if name not in before else f"its {name} changed"
+        for name, value in inputs.items()
+        if before.get(name) != value
+    ]
+    changed += [f"it has no {name} now" for name in before if name not in inputs]
     old = meta["config"]
     changed += [
         f"{key} was {old.get(key)!r} and is now {config.get(key)!r}"
