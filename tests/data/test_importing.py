@@ -113,7 +113,10 @@ def test_csv_files_of_spreadsheets_and_of_pandas(tmp_path):
     semicolons = write(tmp_path / "docs.csv", "id;text\nd1;one\n")
     with pytest.raises(InputError, match="separated by semicolons: save it with commas"):
         sources(semicolons)
-    docs, asked = write(tmp_path / "d.csv", "id,text\nd1,one\n"), write(tmp_path / "q.csv", "qid,question\nq1,what?\n")
+    docs, asked = (
+        write(tmp_path / "d.csv", 'id,text,title\nd1,"one, and more",\n'),
+        write(tmp_path / "q.csv", "qid,question\nq1,what?\n"),
+    )
     clicks = write(tmp_path / "clicks.train.csv", "qid,pid,label\nq1,d1,1.0\n")
     made = import_dataset(sources(docs, asked, clicks), tmp_path / "out")
     assert Dataset.open(made.path).split("train") == {"q1": {"d1": 1}}

@@ -101,7 +101,7 @@ def recognise(path: Path) -> str:
     if name.endswith((".qa.csv", ".qa.csv.gz")):
         return "dpr-qa"
     header = [column.strip().strip('"').casefold() for column in first[0].split("," if ending == ".csv" else "\t")]
-    if header == list(dpr.HEADER):
+    if header == list(dpr.HEADER) and ending != ".csv":  # DPR's has tabs
         return "dpr-passages"
     if ending == ".csv" and len(header) == 1 and ";" in header[0]:
         raise InputError("its columns are separated by semicolons: save it with commas.", path, 1)
