@@ -14,7 +14,7 @@ from gnnretrieval.errors import InputError
 _BLANK = re.compile(r"[ \t\v\f\r]+")
 _TAG = re.compile(r"<(\w+)>\s*(.*)", re.DOTALL)
 _ONCE = {"num", "title", "desc", "narr"}  # other tags, such as factors of old topics, may be repeated
-CLOSING = re.compile(r"\s*</\w+>$")
+CLOSING = re.compile(r"\s*</\w+>\s*$")
 LEAD = re.compile(r"^(?:Number|Topic|Description|Narrative)\s*:\s*", re.IGNORECASE)
 
 
@@ -57,7 +57,7 @@ def read_topics(path: Path, split: str) -> Iterator[FileRecord]:
             length += len(text)
             require_short(path, began, length)
             if tag := _TAG.match(text):
-                name, text = tag[1].lower(), CLOSING.sub("", tag[2])
+                name, text = tag[1].lower(), tag[2]
                 if name in fields and name in _ONCE:
                     raise InputError(
                         f"the topic that begins on line {began} has a second <{name}> here: is a </top> missing?",
@@ -70,7 +70,9 @@ def read_topics(path: Path, split: str) -> Iterator[FileRecord]:
 
 
 def _topic(fields: dict[str, list[str]], path: Path, line: int) -> FileRecord:
-    texts = {name: LEAD.sub("", " ".join(parts).strip()).strip() for name, parts in fields.items()}
+    # A closing tag may be on a line of its own.
+    whole = {name: CLOSING.sub("", " ".join(parts)).strip() for name, parts in fields.items()}
+    texts = {name: LEAD.sub("", text).strip() for name, text in whole.items()}
     for name in ("num", "title"):
         if not texts.get(name):
             raise InputError(f"this topic has no <{name}>: add it.", path, line)

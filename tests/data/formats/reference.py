@@ -229,7 +229,7 @@ def topics(text: str) -> list[Item]:
             require(block is not None)
             fields = {}
             for name, parts in block.items():
-                joined = " ".join(parts).strip()
+                joined = re.sub(r"\s*</\w+>\Z", "", " ".join(parts).rstrip()).strip()
                 lead = re.match(r"(number|topic|description|narrative)\s*:", joined, re.IGNORECASE)
                 fields[name] = joined[lead.end() :].strip() if lead else joined
             require(bool(fields.get("num")) and bool(fields.get("title")))
@@ -243,7 +243,7 @@ def topics(text: str) -> list[Item]:
             if opened:
                 tag = opened[1].lower()
                 require(tag not in block or tag not in ("num", "title", "desc", "narr"))
-                line = re.sub(r"\s*</\w+>\Z", "", line[opened.end() :].lstrip())
+                line = line[opened.end() :].lstrip()
             block.setdefault(tag, []).append(line)
     require(block is None)
     return found

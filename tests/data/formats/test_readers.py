@@ -129,6 +129,14 @@ def test_trecs_topics_with_tags_that_close_and_that_do_not(tmp_path):
     assert [one.line for one in found] == [2, 16]
 
 
+def test_a_tag_of_trecs_topics_may_close_on_a_line_of_its_own(tmp_path):
+    path = tmp_path / "topics.txt"
+    path.write_text("<top>\n<num>\n1\n</num>\n<title>\ntwo\nlines\n</title>\n<desc> a </b>\nc\n</desc>\n</top>\n")
+    (found,) = read("trec-topics", path)
+    assert found.record == Query("1", "two lines")
+    assert found.metadata == {"description": "a </b> c"}
+
+
 def test_trecs_first_topics(tmp_path):
     path = tmp_path / "topics.51-100"
     path.write_text(OLD_TOPICS)
