@@ -53,6 +53,8 @@ def read_topics(path: Path, split: str) -> Iterator[FileRecord]:
                 raise InputError("this </top> ends no <top>: delete it.", path, number)
             yield _topic(fields, path, began)
             began = None
+        elif lowered.startswith("<top>") if began is None else lowered.endswith("</top>"):
+            raise InputError("<top> or </top> is not alone here: put it on a line of its own.", path, number)
         elif began is not None:
             length += len(text)
             require_short(path, began, length)

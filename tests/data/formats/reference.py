@@ -239,12 +239,15 @@ def topics(text: str) -> list[Item]:
             found.append(Item("query", (ident(fields["num"]), fields["title"]), metadata))
             block = None
         elif block is not None:
+            require(not lowered.endswith("</top>"))
             opened = re.match(r"<(\w+)>", line)
             if opened:
                 tag = opened[1].lower()
                 require(tag not in block or tag not in ("num", "title", "desc", "narr"))
                 line = line[opened.end() :].lstrip()
             block.setdefault(tag, []).append(line)
+        else:
+            require(not lowered.startswith("<top>"))
     require(block is None)
     return found
 
