@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from datetime import date, time
+from decimal import Decimal
 from json.encoder import encode_basestring as quoted
 from pathlib import Path
 from typing import IO, Any
@@ -122,7 +124,7 @@ class _Writer:
     def __init__(self, directory: Path, stack: ExitStack, skip_unknown: bool) -> None:
         self.directory, self.stack, self.skip_unknown = directory, stack, skip_unknown
         self.files: dict[str, IO[str]] = {}
-        self.encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+        self.encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, default=_as_text).encode
         self.passages, self.empty = IdRegister(), IdRegister()
         self.queries: dict[str, int] = {}  # hash of the text by id
         self.repeated: dict[str, int] = {}  # the same for passages, of formats that repeat them
@@ -198,12 +200,21 @@ class _Writer:
             try:
                 line += f', "metadata": {self.encode(entry.metadata)}'
             except (TypeError, ValueError, RecursionError):
+                faulty = next(key for key, value in entry.metadata.items() if not self._is_json(value))
                 raise _wrong(
-                    f"the metadata of {excerpt(entry.record[0])} cannot be written as JSON.",
+                    f"metadata {faulty!r} of {excerpt(entry.record[0])}, {excerpt(entry.metadata[faulty])}, cannot be "
+                    "written as JSON: change it or leave it out.",
                     entry,
                     source,
                 ) from None
         self.files[name].write(line + "}\n")
+
+    def _is_json(self, value: Any) -> bool:
+        try:
+            self.encode(value)
+        except (TypeError, ValueError, RecursionError):
+            return False
+        return True
 
     def _known(self, query: str, passage: str, entry: FileRecord, source: Source) -> bool:
         for what, id_, known in (("query", query, self.queries), ("passage", passage, self.passages)):
@@ -271,6 +282,15 @@ class _Writer:
             "negatives": {split: len(seen) for split, seen in self.negatives.items()},
             "left_out": self.counts,
         }
+
+
+def _as_text(value: Any) -> str:
+    """A value of Parquet that JSON lacks, as text: a date, a time or a decimal number."""
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    raise TypeError
 
 
 def _in_words(counts: Mapping[str, Any]) -> Iterator[str]:

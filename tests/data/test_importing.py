@@ -2,6 +2,8 @@
 
 import json
 import re
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,20 @@ def test_csv_files_of_spreadsheets_and_of_pandas(tmp_path):
     clicks = write(tmp_path / "clicks.train.csv", "qid,pid,label\nq1,d1,1.0\n")
     made = import_dataset(sources(docs, asked, clicks), tmp_path / "out")
     assert Dataset.open(made.path).split("train") == {"q1": {"d1": 1}}
+
+
+def test_dates_and_decimal_numbers_of_parquet_become_text_and_other_values_are_named(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    asked = write(tmp_path / "q.csv", "qid,question\nq1,what?\n")
+    columns = {"id": [1], "text": ["one"], "when": [datetime(2024, 5, 1, 12)], "days": [[date(2024, 5, 1)]]}
+    docs = tmp_path / "d.parquet"
+    parquet.write_table(pyarrow.table({**columns, "price": [Decimal("1.50")]}), docs)
+    made = import_dataset(sources(docs, asked), tmp_path / "out")
+    (line,) = (made.path / "corpus.jsonl").read_text().splitlines()
+    assert json.loads(line)["metadata"] == {"when": "2024-05-01T12:00:00", "days": ["2024-05-01"], "price": "1.50"}
+    parquet.write_table(pyarrow.table({**columns, "page": [b"<html>"]}), docs)
+    with pytest.raises(InputError, match=r"d\.parquet:1: metadata 'page' of '1', b'<html>', cannot be written as JSON"):
+        import_dataset(sources(docs, asked), tmp_path / "other")
 
 
 def test_the_case_of_a_file_s_ending_does_not_matter(tmp_path):
