@@ -138,6 +138,12 @@ def test_dates_and_decimal_numbers_of_parquet_become_text_and_other_values_are_n
         import_dataset(sources(docs, asked), tmp_path / "other")
 
 
+def test_a_row_without_an_id_is_called_by_its_kind(tmp_path):
+    docs = write(tmp_path / "d.csv", "id,text\n1,one\n,two\n")
+    with pytest.raises(InputError, match=r"d\.csv:3: this passage has an empty id"):
+        import_dataset(sources(docs), tmp_path / "out")
+
+
 def test_the_case_of_a_file_s_ending_does_not_matter(tmp_path):
     docs, asked = (
         write(tmp_path / "DOCS.CSV", "id,text\nd1,one\n"),

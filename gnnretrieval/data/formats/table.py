@@ -77,7 +77,8 @@ class Table:
             query, passage = (id_of(_string(values[f], f, path, number), f, path, number) for f in ("query", "passage"))
             relevance = relevance_of(str(values["relevance"]), path, number)
             return FileRecord(Qrel(query, passage, relevance), number)
-        id_ = id_of(_string(values["id"], "id", path, number), self.kind, path, number)
+        what = "passage" if self.kind == "passages" else "query"
+        id_ = id_of(_string(values["id"], "id", path, number), what, path, number)
         text = _string(values["text"], "text", path, number)
         if self.kind == "passages":
             title = _string(values.get("title") or "", "title", path, number).strip()
