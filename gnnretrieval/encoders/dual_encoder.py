@@ -16,6 +16,7 @@ from gnnretrieval.encoders.late_tokens import QUERY_TOKENS
 from gnnretrieval.encoders.late_vectors import LateEncoder, TokenVectors
 from gnnretrieval.encoders.loading import (
     check_max_tokens,
+    check_room,
     declared_width,
     load_sentence_transformer,
     positions_of,
@@ -87,6 +88,9 @@ class DualEncoder:
         positions = positions_of(getattr(getattr(model[0], "auto_model", None), "config", None))
         check_max_tokens(self.settings.max_tokens, positions, checkpoint)
         check_max_tokens(self.settings.query_max_tokens, positions, checkpoint, "query_max_tokens")
+        markers = int(self.settings.late_interaction is not None)
+        check_room(self.settings.max_tokens, model.tokenizer, checkpoint, markers=markers)
+        check_room(self.settings.query_max_tokens, model.tokenizer, checkpoint, "query_max_tokens", markers)
         if self.settings.max_tokens is not None:
             model.max_seq_length = self.settings.max_tokens
         return model.eval()

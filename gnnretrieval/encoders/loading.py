@@ -249,3 +249,28 @@ def check_max_tokens(
             f"this checkpoint has positions for {positions} tokens, and {name} is {max_tokens}: give at most that.",
             checkpoint.directory,
         )
+
+
+def check_room(
+    max_tokens: int | None, tokenizer: Any, checkpoint: Checkpoint, name: str = "max_tokens", markers: int = 0
+) -> None:
+    """Check that ``max_tokens`` leaves room for a token of the text: below that, tokenizers cut nothing at all.
+
+    Args:
+        max_tokens: The limit; None: there is none.
+        tokenizer: The checkpoint's tokenizer.
+        checkpoint: The checkpoint, named in errors.
+        name: Name of the setting.
+        markers: Number of tokens beside the tokenizer's special ones.
+
+    Raises:
+        InputError: It does not.
+    """
+    if max_tokens is None or not hasattr(tokenizer, "pad"):  # static embeddings read a text of any length
+        return
+    least = int(tokenizer.num_special_tokens_to_add()) + markers + 1
+    if max_tokens < least:
+        raise InputError(
+            f"{name} is {max_tokens}: give at least {least}, for a token of the text beside the special ones.",
+            checkpoint.directory,
+        )

@@ -20,6 +20,7 @@ from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.loading import (
     check_max_tokens,
+    check_room,
     has_language_model_head,
     load_sparse_encoder,
     positions_of,
@@ -87,6 +88,8 @@ class SparseEncoder:
         positions = positions_of(model[0].auto_model.config)
         check_max_tokens(self.settings.max_tokens, positions, checkpoint)
         check_max_tokens(self.settings.query_max_tokens, positions, checkpoint, "query_max_tokens")
+        check_room(self.settings.max_tokens, model.tokenizer, checkpoint)
+        check_room(self.settings.query_max_tokens, model.tokenizer, checkpoint, "query_max_tokens")
         if self.settings.max_tokens is not None:
             model.max_seq_length = self.settings.max_tokens
         model[0].to(self.dtype)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
-from gnnretrieval.encoders.loading import check_max_tokens, load_tokenizer, positions_of
+from gnnretrieval.encoders.loading import check_max_tokens, check_room, load_tokenizer, positions_of
 from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
@@ -54,6 +54,7 @@ class EncoderTokens:
             limit = settings.max_tokens if own is None else own
             name = "max_tokens" if own is None else "query_max_tokens"
             check_max_tokens(limit, _positions(checkpoint), checkpoint, name)
+            check_room(limit, self._tokenizers[side], checkpoint, name, int(settings.late_interaction is not None))
             given: int = self._tokenizers[side].model_max_length
             self.limits[side] = limit if limit is not None else given if given < _NO_LIMIT else None
 

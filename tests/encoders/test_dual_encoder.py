@@ -169,6 +169,23 @@ def test_a_roberta_has_no_position_for_its_padding_and_the_one_before(tiny_check
             encoder_of(tmp_path / "roberta", **{wrong: 41})
 
 
+@pytest.mark.parametrize("name", ["max_tokens", "query_max_tokens"])
+def test_a_limit_that_leaves_no_token_of_the_text_is_refused(name, tiny_checkpoint):
+    """Of 1, the tokenizer cut nothing; of 2, all texts had one vector."""
+    for few in (1, 2):
+        with pytest.raises(InputError, match=f"{name} is {few}: give at least 3, for a token of the text"):
+            encoder_of(tiny_checkpoint, **{name: few})
+        with pytest.raises(InputError, match=f"{name} is {few}: give at least 3"):
+            EncoderTokens(EncoderSettings(checkpoint=str(tiny_checkpoint), **{name: few}))
+    encoder_of(tiny_checkpoint, **{name: 3})
+
+
+def test_with_late_interaction_the_least_limit_has_a_marker_too(tiny_late_encoder):
+    for name in ("max_tokens", "query_max_tokens"):
+        with pytest.raises(InputError, match=f"{name} is 3: give at least 4"):
+            encoder_of(tiny_late_encoder.path, **{name: 3})
+
+
 def test_more_tokens_than_the_checkpoint_has_positions_are_an_error_in_a_sentence(tiny_checkpoint, texts):
     with pytest.raises(GnnRetrievalError, match="64"):
         encoder_of(tiny_checkpoint, max_tokens=500).encode([" ".join(texts)], "passage")
