@@ -63,7 +63,8 @@ class SparseEncoder:
         device: Device of the weights.
 
     Raises:
-        InputError: A checkpoint cannot be loaded, or has no head for masked language modelling.
+        InputError: A checkpoint cannot be loaded, or has no head for masked language modelling; or the two have
+            different vocabularies.
         GnnRetrievalError: A checkpoint is not found.
     """
 
@@ -74,8 +75,17 @@ class SparseEncoder:
         passage = find_checkpoint(settings.checkpoint)
         query = find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else passage
         self.checkpoints: dict[Side, Checkpoint] = {"query": query, "passage": passage}
-        models = {checkpoint.hash: self._load(checkpoint) for checkpoint in (passage, query)}
+        models = {
+            hash_: self._load(checkpoint) for hash_, checkpoint in {query.hash: query, passage.hash: passage}.items()
+        }
         self._models: dict[Side, Any] = {"query": models[query.hash], "passage": models[passage.hash]}
+        words = [model.tokenizer.get_vocab() for model in self._models.values()]
+        if words[0] != words[1]:
+            raise InputError(
+                f"its vocabulary is not that of {settings.checkpoint}, and a term is known by its number: give two "
+                "encoders of one vocabulary.",
+                query.directory,
+            )
 
     def _load(self, checkpoint: Checkpoint) -> Any:
         if not has_language_model_head(checkpoint):

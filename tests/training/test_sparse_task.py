@@ -1,5 +1,6 @@
 """SPLADE: weights of terms, trained with their cost of search, and searched by inverted lists."""
 
+import json
 import shutil
 
 import numpy as np
@@ -57,6 +58,17 @@ def dense(made, width):
     rows = np.zeros((len(made.counts), width), dtype=np.float32)
     rows[np.repeat(np.arange(len(made.counts)), made.counts), made.terms] = made.weights
     return rows
+
+
+def test_queries_and_passages_need_one_vocabulary(trained, tmp_path):
+    passages = trained.path / "passage"
+    other = shutil.copytree(passages, tmp_path / "other")
+    values = json.loads((other / "tokenizer.json").read_text(encoding="utf-8"))
+    words = values["model"]["vocab"]
+    words["a"], words["b"] = words["b"], words["a"]
+    (other / "tokenizer.json").write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(InputError, match=r"its vocabulary is not that of .*: give two encoders of one vocabulary"):
+        SparseEncoder(settings_of(passages, query_checkpoint=str(other)))
 
 
 def test_a_row_is_the_largest_log_of_one_plus_a_logit_of_each_term(towers):
