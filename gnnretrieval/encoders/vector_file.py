@@ -132,6 +132,8 @@ class _Parquet(VectorFile):
             raise InputError(f"this is no Parquet file, or a damaged one ({reason}).", path) from None
         self.path = path
         schema = self._file.schema_arrow
+        if len(set(schema.names)) < len(schema.names):
+            raise InputError(f"two columns have one name: {', '.join(schema.names)}. Rename one.", path)
         self._column = _column_of_vectors(schema, path)
         id_column = next((name for name in _ID_COLUMNS if name in schema.names), None)
         if id_column is None:

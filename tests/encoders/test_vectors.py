@@ -248,6 +248,17 @@ def test_a_parquet_vector_of_another_width_or_with_a_gap_is_refused_by_name(tmp_
         list(open_vectors(tmp_path / "v.parquet").blocks())
 
 
+@pytest.mark.parametrize("names", [["id", "id", "vector"], ["id", "vector", "vector"]])
+def test_parquet_with_two_columns_of_one_name_is_refused(tmp_path, names):
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    arrays = [pa.array(["a"]) if name == "id" else pa.array([[1.0]]) for name in names]
+    pyarrow.parquet.write_table(pa.table(arrays, names=names), tmp_path / "v.parquet")
+    with pytest.raises(InputError, match=r"two columns have one name: id, .*vector\. Rename one"):
+        open_vectors(tmp_path / "v.parquet")
+
+
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
