@@ -191,7 +191,8 @@ def _records(objects: Any, what: str) -> Iterable[Any]:
     """Rows of a data frame, or items of any iterable."""
     if hasattr(objects, "to_dict") and hasattr(objects, "columns"):  # pandas, polars
         frame = objects
-        if hasattr(frame, "index") and getattr(frame.index, "name", None):
+        name = getattr(getattr(frame, "index", None), "name", None)
+        if name and name not in frame.columns:  # the index may also be kept as a column
             frame = frame.reset_index()
         rows: Iterable[Any] = frame.to_dicts() if hasattr(frame, "to_dicts") else frame.to_dict("records")
         return rows

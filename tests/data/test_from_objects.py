@@ -128,6 +128,12 @@ def test_judgements_of_what_is_not_there_are_refused(qrels, message, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_a_data_frame_may_have_its_ids_as_a_column_and_as_its_index():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": ["a", "b"], "text": ["one", "two"]})
+    assert passages_of(frame.set_index("id", drop=False)) == passages_of(frame) == passages_of(frame.set_index("id"))
+
+
 def test_a_series_is_read_by_its_index():
     pandas = pytest.importorskip("pandas")
     texts = pandas.Series(["one text", "another"], index=["x7", "x9"])
