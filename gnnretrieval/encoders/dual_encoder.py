@@ -16,6 +16,7 @@ from gnnretrieval.encoders.late_tokens import QUERY_TOKENS
 from gnnretrieval.encoders.late_vectors import LateEncoder, TokenVectors
 from gnnretrieval.encoders.loading import (
     check_max_tokens,
+    check_one_vocabulary,
     check_room,
     declared_width,
     load_sentence_transformer,
@@ -82,6 +83,9 @@ class DualEncoder:
         self.late: dict[Side, LateEncoder] = {}
         if settings.late_interaction is not None:
             self.late = {side: self._late(side) for side in ("query", "passage")}
+            if settings.token_match == "same":
+                tokenizers = {side: self._of_side(side)[0].tokenizer for side in self.late}
+                check_one_vocabulary(tokenizers, self.query_checkpoint, settings.checkpoint)
 
     def _load(self, checkpoint: Checkpoint) -> Any:
         model = load_sentence_transformer(checkpoint, self.device)

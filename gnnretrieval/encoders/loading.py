@@ -17,6 +17,7 @@ import torch
 from gnnretrieval.encoders.checkpoint import Checkpoint
 from gnnretrieval.encoders.foreign_code import refuse_foreign_code
 from gnnretrieval.encoders.precision import computes_in_bfloat16
+from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.platform.amx import avoid_hidden_amx
 
@@ -273,4 +274,23 @@ def check_room(
         raise InputError(
             f"{name} is {max_tokens}: give at least {least}, for a token of the text beside the special ones.",
             checkpoint.directory,
+        )
+
+
+def check_one_vocabulary(tokenizers: Mapping[Side, Any], query: Checkpoint, passage: str) -> None:
+    """Check that queries and passages have one vocabulary, where a term or token is compared by its number.
+
+    Args:
+        tokenizers: Tokenizer of each side.
+        query: The checkpoint of queries, named in the error.
+        passage: The checkpoint of passages, likewise.
+
+    Raises:
+        InputError: They do not.
+    """
+    if tokenizers["query"].get_vocab() != tokenizers["passage"].get_vocab():
+        raise InputError(
+            f"its vocabulary is not that of {passage}, and a term is known by its number: give two encoders of one "
+            "vocabulary.",
+            query.directory,
         )

@@ -20,6 +20,7 @@ from gnnretrieval.encoders.batching import batches_by_tokens
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.loading import (
     check_max_tokens,
+    check_one_vocabulary,
     check_room,
     has_language_model_head,
     load_sparse_encoder,
@@ -79,13 +80,9 @@ class SparseEncoder:
             hash_: self._load(checkpoint) for hash_, checkpoint in {query.hash: query, passage.hash: passage}.items()
         }
         self._models: dict[Side, Any] = {"query": models[query.hash], "passage": models[passage.hash]}
-        words = [model.tokenizer.get_vocab() for model in self._models.values()]
-        if words[0] != words[1]:
-            raise InputError(
-                f"its vocabulary is not that of {settings.checkpoint}, and a term is known by its number: give two "
-                "encoders of one vocabulary.",
-                query.directory,
-            )
+        check_one_vocabulary(
+            {side: model.tokenizer for side, model in self._models.items()}, query, settings.checkpoint
+        )
 
     def _load(self, checkpoint: Checkpoint) -> Any:
         if not has_language_model_head(checkpoint):

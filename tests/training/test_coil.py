@@ -1,5 +1,8 @@
 """COIL: late interaction in which a question's token meets only the same token of a passage."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -79,6 +82,17 @@ def test_the_encoder_opens_as_it_was_trained(encoder):
     ids = made.late["passage"].tokenizer.tokens(["kobe sefi, lumi.", "dada"], "passage", 32)
     assert tokens.ids.tolist() == np.concatenate([text.ids[text.starts] for text in ids]).tolist()
     assert len(tokens.ids) == len(tokens.vectors) == tokens.counts.sum()
+
+
+def test_queries_and_passages_need_one_vocabulary(encoder, tmp_path):
+    passages = encoder.path / "passage"
+    other = shutil.copytree(passages, tmp_path / "other")
+    values = json.loads((other / "tokenizer.json").read_text(encoding="utf-8"))
+    words = values["model"]["vocab"]
+    words["a"], words["b"] = words["b"], words["a"]
+    (other / "tokenizer.json").write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(InputError, match=r"its vocabulary is not that of .*: give two encoders of one vocabulary"):
+        DualEncoder(settings_of(passages, query_checkpoint=str(other)))
 
 
 def test_a_run_over_inverted_lists_has_the_scores_of_the_reranker(features, tiny_dataset):
