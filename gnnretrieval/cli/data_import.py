@@ -17,14 +17,14 @@ from gnnretrieval.cli.options import (
     overwrite_option,
 )
 from gnnretrieval.cli.output import echo, echo_next
+from gnnretrieval.pages.text_table import in_columns
 
 
 def _list(context: click.Context, parameter: click.Parameter, wanted: bool) -> None:
     if wanted:
         from gnnretrieval.data.formats.recognise import ALL_FORMATS
 
-        width = max(map(len, ALL_FORMATS))
-        echo("\n".join(f"{name:<{width}}  {known.what}" for name, known in ALL_FORMATS.items()))
+        echo("\n".join(in_columns([[name, known.what] for name, known in ALL_FORMATS.items()], left=2)))
         context.exit()
 
 

@@ -11,6 +11,7 @@ import click
 from gnnretrieval.cli.options import PATH, device_option, json_option
 from gnnretrieval.cli.output import echo, echo_json
 from gnnretrieval.cli.show import short
+from gnnretrieval.pages.text_table import in_columns
 from gnnretrieval.recipes.stages import timed_stage
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def _show(result: RecipeRun, as_json: bool) -> None:
         echo("\n" + format_comparison(result.comparison))
     else:
         echo("\n" + format_comparison(result.same_labels.comparison))
-        echo("\n" + "\n".join(_in_columns(result.same_labels.rows())))
+        echo("\n" + "\n".join(in_columns(result.same_labels.rows())))
     if result.hybrids is not None:
         echo(f"\nJoined with BM25 ({result.hybrids.provenance['fusion']}), as most deployments do:\n")
         echo("\n".join([format_comparison(result.hybrids), *fusion_lines(result.hybrids)]))
@@ -129,11 +130,6 @@ def _show(result: RecipeRun, as_json: bool) -> None:
             mark = " (labelled with it)" if neighbor.labelled else ""
             echo(f"      attention {neighbor.attention:z.2f}  {short(neighbor.text, 70)}{mark}")
     echo(f"\nThe report, to open in a browser: {_as_seen_from_here(result.directory / 'report.html')}")
-
-
-def _in_columns(rows: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 
 
 def _show_next(result: RecipeRun) -> None:

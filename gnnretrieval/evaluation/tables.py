@@ -8,6 +8,7 @@ import math
 
 from gnnretrieval.evaluation.compare import Comparison, Difference
 from gnnretrieval.pages.html import Html, element, join, paragraph, table
+from gnnretrieval.pages.text_table import in_columns
 
 MARKS = ((0.01, "‡"), (0.05, "†"))  # Holm-corrected p below the first, strictest first
 _LATEX = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
@@ -16,13 +17,10 @@ _LATEX |= {sign: f"\\{sign}" for sign in "&%$#_{}"}
 
 def format_comparison(comparison: Comparison) -> str:
     """The comparison as a plain-text table: systems by measures × 100, with a legend below."""
-    header, *rows = _cells(comparison, best="{}*", other="{} ")
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-
-    def line(cells: list[str]) -> str:
-        return "  ".join([cells[0].ljust(widths[0]), *map(str.rjust, cells[1:], widths[1:])]).rstrip()
-
-    table = [line(header), "-" * (sum(widths) + 2 * (len(widths) - 1)), *map(line, rows)]
+    cells = _cells(comparison, best="{}*", other="{} ")
+    header, *rows = in_columns(cells)
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    table = [header, "-" * (sum(widths) + 2 * (len(widths) - 1)), *rows]
     return "\n".join([_caption(comparison), "", *table, "", *_legend(comparison, "* highest of its column.")])
 
 
@@ -83,9 +81,7 @@ def _legend(comparison: Comparison, best: str) -> list[str]:
 def detailed_comparison(comparison: Comparison) -> str:
     """Every test of the comparison on a separate line, with its interval and effect size."""
     rows = _tests(comparison)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([f"{_tests_caption(comparison)}:", "", *lines])
+    return "\n".join([f"{_tests_caption(comparison)}:", "", *in_columns(rows, left=len(rows[0]))])
 
 
 def _tests_caption(comparison: Comparison) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gnnretrieval.evaluation.measures import mean
+from gnnretrieval.pages.text_table import in_columns
 from gnnretrieval.storage.artifacts import whole_file
 
 Values = Mapping[str, Mapping[str, float]]
@@ -13,14 +14,9 @@ Values = Mapping[str, Mapping[str, float]]
 
 def format_values(values: Values) -> str:
     """A table of queries by measures × 100, from :func:`gnnretrieval.evaluation.measures.per_query`."""
-    queries = list(next(iter(values.values())))
-    width = max(map(len, ["query", *queries]))
-    widths = [max(len(name), 5) for name in values]
-    lines = ["  ".join(["query".ljust(width), *(name.rjust(wide) for name, wide in zip(values, widths, strict=True))])]
-    for query in queries:
-        cells = (f"{100 * by_query[query]:{wide}.1f}" for by_query, wide in zip(values.values(), widths, strict=True))
-        lines.append("  ".join([query.ljust(width), *cells]))
-    return "\n".join(lines)
+    queries = next(iter(values.values()))
+    cells = [[query, *(f"{100 * by_query[query]:5.1f}" for by_query in values.values())] for query in queries]
+    return "\n".join(in_columns([["query", *values], *cells]))
 
 
 def write_values(path: str | Path, values: Values) -> None:

@@ -9,6 +9,7 @@ from gnnretrieval.feedback.click_rates import ClickRates
 from gnnretrieval.feedback.propensities import PositionFigures
 from gnnretrieval.feedback.time_splits import DriftFigures
 from gnnretrieval.pages.reports import Figures, Report
+from gnnretrieval.pages.text_table import in_columns
 
 _DISTINCT = 2.0  # least ratio of the two click rates by which passages can be told apart
 _DROPPED = {
@@ -195,9 +196,7 @@ def _aligned(table: Rows) -> Iterator[str]:
     if not rows:
         yield "  none"
         return
-    widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
-    for row in (head, *rows):
-        yield "  " + "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+    yield from (f"  {line}" for line in in_columns([head, *rows], left=0))
 
 
 def warnings_of(

@@ -8,6 +8,7 @@ from gnnretrieval.feedback.store import StoredFigures
 from gnnretrieval.nightly.gate import GateFigures
 from gnnretrieval.pages.html import page, section, table, tiles, warnings
 from gnnretrieval.pages.reports import Figures, Report
+from gnnretrieval.pages.text_table import in_columns
 
 Outcome = Literal["new model", "passages only", "first version", "without forgotten events", "nothing", "dry run"]
 Training = Literal["from scratch", "warm start", "none"]
@@ -75,11 +76,8 @@ class UpdateReport(Report):
         lines += [f"{name}: {value}" for name, value in self._facts().items()]
         if self.gate is not None:
             head, rows = self._slices()
-            widths = [max(len(row[place]) for row in (head, *rows)) for place in range(len(head))]
             lines += ["", "The gate: RR@10 × 100 of the newest questions, by their clicks, among shown passages"]
-            for row in (head, *rows):
-                cells = [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
-                lines.append("  " + "  ".join(cells))
+            lines += [f"  {line}" for line in in_columns([head, *rows])]
         return "\n".join(lines)
 
     def to_html(self) -> str:
