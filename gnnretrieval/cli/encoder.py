@@ -88,8 +88,8 @@ def encode(
     shard, storage, sharding = shard_of(settings), settings["storage"], sharding_of(settings)
     parsed = EncoderSettings.parse(settings_from(EncoderSettings, settings))
     opened = Dataset.open(dataset, qrels, where)
-    if trained_settings(parsed).sparse and not dry_run and shard is None and sharding is None:
-        sparse = encode_sparse(opened, parsed, out, device=device, overwrite=overwrite)
+    if trained_settings(parsed).sparse and not dry_run and shard is None:
+        sparse = encode_sparse(opened, parsed, out, device=device, sharding=sharding, overwrite=overwrite)
         echo(
             f"{out}: {sparse.meta['num_passages']:,} passages and {sparse.meta['num_queries']:,} queries, "
             f"{sparse.meta['num_passage_terms'] / sparse.meta['num_passages']:,.1f} terms a passage"

@@ -11,6 +11,7 @@ from gnnretrieval.encoders.feature_rows import WholeTexts
 from gnnretrieval.encoders.opening import open_encoder
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
+from gnnretrieval.errors import InputError
 from gnnretrieval.shards.engines import Sharding
 from gnnretrieval.shards.forecast import Forecast, StageForecast, as_a_worker, measure, spread
 from gnnretrieval.shards.stage import parts
@@ -36,6 +37,8 @@ def forecast_encoding(
     """
     settings = trained_settings(settings)
     require_sharded(settings)
+    if settings.sparse:
+        raise InputError("weights of terms have no forecast: leave out --dry-run.")
     begun = time.perf_counter()
     encoder = open_encoder(settings, device)
     Dataset.open(dataset.path, dataset.qrels, dataset.where)  # every worker does

@@ -20,6 +20,7 @@ from gnnretrieval.encoders.feature_rows import WholeTexts, require_finite, windo
 from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import EncoderSettings, with_checkpoints_at
+from gnnretrieval.encoders.sparse_encoder import SparseEncoder
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.shards.stage import Shard, parts
@@ -31,8 +32,8 @@ FILES: dict[Side, str] = {"passage": "passages", "query": "queries"}
 
 
 @dataclass(frozen=True)
-class EncodingShards:
-    """The texts of one side of a dataset, each shard with its vectors in float16.
+class TextShards:
+    """The texts of one side of a dataset in shards; what a shard writes is a subclass's.
 
     Attributes:
         dataset: The dataset.
@@ -67,15 +68,16 @@ class EncodingShards:
     @cached_property
     def parts(self) -> list[slice]:
         """The rows of each shard: whole windows."""
-        return parts(self.total, self.count, self._encoder_settings.window)
+        return parts(self.total, self.count, self.encoder_settings.window)
 
     @cached_property
-    def _encoder_settings(self) -> EncoderSettings:
+    def encoder_settings(self) -> EncoderSettings:
+        """The encoder's settings."""
         return EncoderSettings.model_validate_json(self.settings)
 
     def moved(self, input_at: Callable[[Path], Path], directory: Path) -> Self:
         """As :meth:`gnnretrieval.shards.stage.ShardedStage.moved`."""
-        settings = with_checkpoints_at(self._encoder_settings, input_at).model_dump_json()
+        settings = with_checkpoints_at(self.encoder_settings, input_at).model_dump_json()
         return replace(self, dataset=self.dataset.moved(input_at), settings=settings, directory=directory)
 
     def path(self, number: int) -> Path:
@@ -86,14 +88,31 @@ class EncodingShards:
         """Encode a shard.
 
         Raises:
-            GnnRetrievalError: The dataset or the encoder is another one here, or makes vectors that are not finite.
+            GnnRetrievalError: The dataset or the encoder is another one here, or makes numbers that are not finite.
         """
-        encoder = _opened(self.settings, self.device)
+        raise NotImplementedError
+
+    def require_same(self, encoder: TextEncoder | SparseEncoder) -> None:
+        """Check that an encoder opened here has the weights that the command found.
+
+        Raises:
+            ArtifactError: It has others.
+        """
         if encoder.fingerprint[self.side] != self.weights:
             raise ArtifactError(
                 f"{encoder.settings.checkpoint}: this machine finds other weights under this name. Give the path of "
                 "one copy that all workers see."
             )
+
+
+@dataclass(frozen=True)
+class EncodingShards(TextShards):
+    """Texts in shards, each with its vectors in float16; attributes as :class:`TextShards`."""
+
+    def run(self, number: int) -> None:
+        """As :meth:`TextShards.run`."""
+        encoder = _opened(self.settings, self.device)
+        self.require_same(encoder)
         reading, rows = WholeTexts(encoder, self.side, self.dataset.open()), self.parts[number]
         size = reading.window
         shape = (rows.stop - rows.start, encoder.dimension)
@@ -123,11 +142,11 @@ def require_sharded(settings: EncoderSettings) -> None:
     Raises:
         InputError: They cannot.
     """
-    several = settings.sentences != "none" or settings.late_interaction is not None or settings.sparse
+    several = settings.sentences != "none" or settings.late_interaction is not None
     if not settings.is_checkpoint or several:
         raise InputError(
-            "only a checkpoint with one vector per text encodes in shards or has a forecast: leave out --shards and "
-            "--dry-run."
+            "only a checkpoint with one vector per text, or with weights of terms, encodes in shards: leave out "
+            "--shards and --dry-run."
         )
     fingerprint_of(settings)
 

@@ -32,6 +32,13 @@ from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError
 
 
+def texts_of(dataset: Dataset, side: Side) -> Iterator[str]:
+    """The texts of all queries or passages, in the order of their rows."""
+    if side == "query":
+        return (query.text for query in dataset.queries())
+    return (passage.full_text for passage in dataset.passages())
+
+
 class WholeTexts:
     """One row per text.
 
@@ -50,9 +57,7 @@ class WholeTexts:
 
     def items(self) -> Iterator[Any]:
         """Items in the order of the rows: the texts that are read together."""
-        if self.side == "query":
-            return (query.text for query in self.dataset.queries())
-        return (passage.full_text for passage in self.dataset.passages())
+        return texts_of(self.dataset, self.side)
 
     def rows(self, item: Any) -> int:
         """Number of rows of an item."""

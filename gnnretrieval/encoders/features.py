@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,29 +14,29 @@ from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
 from gnnretrieval.encoders.canary import canary_of, is_same_canary
 from gnnretrieval.encoders.encoded_texts import TEXTS
+from gnnretrieval.encoders.encoding_plan import FEATURES, EncodingPlan, together, with_absolute_paths
 from gnnretrieval.encoders.encoding_shards import FILES, EncodingShards, require_sharded
 from gnnretrieval.encoders.feature_rows import reading_of, require_finite, windows
 from gnnretrieval.encoders.function_encoder import Encode, as_encoder
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
-from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
+from gnnretrieval.encoders.opening import open_encoder
 from gnnretrieval.encoders.part_arrays import PartArrays
-from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.sparse_shards import SparseShards
 from gnnretrieval.encoders.text_encoder import TextEncoder
-from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.progress import progress, say
 from gnnretrieval.shards.engines import Sharding, run_stage
-from gnnretrieval.shards.stage import Shard, Together, discard_shards, shard_directory
+from gnnretrieval.shards.stage import Shard, discard_shards
 from gnnretrieval.storage.arrays import ArrayWriter
-from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
-from gnnretrieval.storage.making import fingerprint, make_artifact, record_progress
+from gnnretrieval.storage.artifacts import open_artifact, relative_to
+from gnnretrieval.storage.making import make_artifact, record_progress
 from gnnretrieval.storage.places import CLAIM, scratch
 from gnnretrieval.storage.provenance import write_json
 
-KIND = "features"
+KIND = FEATURES
 _CANARY = "canary.json"  # in a half-made artifact's scratch: of the model that began it
 
 
@@ -174,7 +174,7 @@ def encode_dataset(
     Raises:
         GnnRetrievalError: The encoder cannot be opened, its vectors are not finite, or ``out`` holds something else.
     """
-    plan = _Plan.of(dataset, encoder, device)
+    plan = EncodingPlan.of(dataset, encoder, device)
     if sharding is not None:
         require_sharded(plan.settings)
 
@@ -191,8 +191,8 @@ def encode_dataset(
             write_learned_from(directory, plan.learned_from.intersection(dataset.query_ids))
         figures: dict[str, Any] = {}
         if sharding is not None:
-            stages = plan.shards(sharding.shards, out)
-            run_stage(_together(stages, range(sharding.shards)), sharding)
+            stages = plan.shards(EncodingShards, sharding.shards, out)
+            run_stage(together(stages, range(sharding.shards)), sharding)
             for stage in stages:
                 stage.merge(directory / f"{FILES[stage.side]}.npy", opened.dimension)
         else:
@@ -271,106 +271,18 @@ def encode_shard(
     Raises:
         GnnRetrievalError: As :func:`encode_dataset`.
     """
-    plan = _Plan.of(dataset, encoder, device)
+    plan = EncodingPlan.of(dataset, encoder, device)
     require_sharded(plan.settings)
-    stage = _together(plan.shards(shard.total, out), [shard.number])
+    made = SparseShards if plan.settings.sparse else EncodingShards
+    stage = together(plan.shards(made, shard.total, out), [shard.number])
     run_stage(stage, Sharding(shards=1, storage=storage), partly=True)
     return [stage.path(number) for number in range(len(stage.parts))]
-
-
-def _together(stages: Sequence[EncodingShards], numbers: Sequence[int]) -> Together:
-    """Shards with these numbers of both sides."""
-    members = tuple((stage, number) for stage in stages for number in numbers if number < len(stage.parts))
-    return Together("encoding", "texts", stages[0].device, members)
-
-
-class _Plan(NamedTuple):
-    """What decides the vectors of a dataset.
-
-    Attributes:
-        dataset: The texts.
-        settings: The encoder's settings.
-        given: The open encoder; None: it is opened by its settings.
-        fingerprint: Hash of the weights by side.
-        source: Where the weights are from.
-        learned_from: Ids of the queries that the encoder learned from.
-        config: The artifact's configuration.
-        device: Device of a checkpoint.
-    """
-
-    dataset: Dataset
-    settings: EncoderSettings
-    given: TextEncoder | None
-    fingerprint: dict[str, str]
-    source: str
-    learned_from: frozenset[str]
-    config: dict[str, Any]
-    device: str
-
-    @classmethod
-    def of(cls, dataset: Dataset, encoder: EncoderSettings | TextEncoder, device: str) -> _Plan:
-        """The plan of encoding ``dataset``."""
-        given = None if isinstance(encoder, EncoderSettings) else encoder
-        settings = encoder if isinstance(encoder, EncoderSettings) else encoder.settings
-        learned_from = read_learned_from(settings.checkpoint)
-        settings = trained_settings(settings)
-        fingerprint, source = fingerprint_of(settings) if given is None else (given.fingerprint, given.source)
-        return cls(dataset, settings, given, fingerprint, source, learned_from, config_of(settings, device), device)
-
-    def stale(self, made: Artifact) -> str | None:
-        """Why features made from the same texts and settings are out of date: an endpoint's model may change."""
-        if "canary" not in made.meta:
-            return None
-        now = canary_of(self.given or open_encoder(self.settings, self.device))
-        return None if is_same_canary(made.meta["canary"], now) else "its model has changed"
-
-    @property
-    def inputs(self) -> dict[str, str]:
-        """The artifact's inputs."""
-        return {
-            "texts": self.dataset.texts_hash,
-            "encoder": self.fingerprint["passage"],
-            "query encoder": self.fingerprint["query"],
-        }
-
-    def shards(self, count: int, out: str | Path) -> list[EncodingShards]:
-        """The shards of the features ``out``: passages, and queries."""
-        batches = {"window": self.settings.window, "token_budget": self.settings.token_budget}  # decide how they round
-        directory = shard_directory(Path(out), fingerprint(KIND, self.inputs, self.config | batches))
-        settings = with_absolute_paths(self.settings).model_dump_json()
-        counts = (len(self.dataset.passage_ids), len(self.dataset.query_ids))
-        return [
-            EncodingShards(
-                self.dataset.place, settings, self.fingerprint[side], side, total, count, directory, self.device
-            )
-            for side, total in zip(FILES, counts, strict=True)
-        ]
-
-
-def config_of(settings: EncoderSettings, device: str) -> dict[str, Any]:
-    """The settings that decide what texts are encoded to, besides the weights."""
-    config = settings.model_dump(exclude={"checkpoint", "query_checkpoint", "token_budget", "window", "api"})
-    for name, before in (("sentences", "none"), ("query_max_tokens", None)):
-        if config[name] == before:
-            del config[name]  # so that features made before these settings existed are still up to date
-    if settings.precision == "auto":
-        config["precision"] = "bfloat16" if computes_in_bfloat16(device) else "float32"
-    if not settings.is_checkpoint:
-        del config["precision"], config["max_tokens"]
-    return config
 
 
 def encoder_records(meta: Mapping[str, Any]) -> dict[str, Any]:
     """The encoder's entries of an artifact's ``meta.json``, for artifacts that are made from it."""
     names = ("encoder", "source", "checkpoint_hash", "canary")
     return {name: meta[name] for name in names if name in meta}
-
-
-def with_absolute_paths(settings: EncoderSettings) -> EncoderSettings:
-    """The settings with absolute paths of local checkpoints, so that any working directory finds them."""
-    names = {"checkpoint": settings.checkpoint, "query_checkpoint": settings.query_checkpoint}
-    places = {key: str(Path(name).resolve()) for key, name in names.items() if name and Path(name).is_dir()}
-    return settings.model_copy(update=places)
 
 
 def write_texts(path: Path, dataset: Dataset) -> dict[Side, int]:

@@ -13,21 +13,23 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.encoded_texts import TEXTS, EncodedTexts
+from gnnretrieval.encoders.encoding_plan import SPARSE_FEATURES, EncodingPlan, together, with_absolute_paths
 from gnnretrieval.encoders.encoding_shards import FILES
 from gnnretrieval.encoders.exact_search import Ties
-from gnnretrieval.encoders.feature_rows import require_finite
-from gnnretrieval.encoders.features import config_of, with_absolute_paths, write_texts
-from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
-from gnnretrieval.encoders.opening import fingerprint_of
+from gnnretrieval.encoders.feature_rows import require_finite, texts_of
+from gnnretrieval.encoders.features import write_texts
+from gnnretrieval.encoders.learned_from import write_learned_from
 from gnnretrieval.encoders.part_files import PartFiles
 from gnnretrieval.encoders.postings import Postings
 from gnnretrieval.encoders.postings_search import Hits, PostingsSearch
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.sparse_encoder import SparseEncoder
-from gnnretrieval.encoders.trained import trained_settings
+from gnnretrieval.encoders.sparse_shards import SparseShards
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import progress, say
+from gnnretrieval.shards.engines import Sharding, run_stage
+from gnnretrieval.shards.stage import discard_shards
 from gnnretrieval.storage.array_checks import require_offsets, require_rows
 from gnnretrieval.storage.arrays import load_array
 from gnnretrieval.storage.artifacts import open_artifact, relative_to
@@ -35,7 +37,7 @@ from gnnretrieval.storage.making import make_artifact, record_progress
 from gnnretrieval.storage.places import scratch
 from gnnretrieval.storage.provenance import write_json
 
-KIND = "sparse-features"
+KIND = SPARSE_FEATURES
 VOCABULARY = "terms.json"
 
 Weights = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float16]]
@@ -111,6 +113,7 @@ def encode_sparse(
     out: str | Path,
     *,
     device: str = "cpu",
+    sharding: Sharding | None = None,
     overwrite: bool = False,
 ) -> SparseFeatures:
     """Encode all passages and queries of a dataset to weights of terms. After an interruption, the same call continues.
@@ -120,45 +123,49 @@ def encode_sparse(
         settings: Settings of a sparse encoder: an encoder trained here, or a checkpoint and ``sparse = true``.
         out: Directory of the features.
         device: Where to compute.
+        sharding: Encode in shards, by several processes or machines; the weights are the same. None: in this process.
         overwrite: Replace features that were made from other inputs.
 
     Raises:
         GnnRetrievalError: The encoder makes vectors or cannot be opened, or ``out`` holds something else.
     """
-    learned_from = read_learned_from(settings.checkpoint)
-    settings = trained_settings(settings)
+    plan = EncodingPlan.of(dataset, settings, device)
+    settings = plan.settings
     if not settings.sparse:
         raise InputError(f"{settings.checkpoint}: this encoder makes vectors, not weights of terms: give --sparse.")
-    fingerprint, source = fingerprint_of(settings)
 
     def write(directory: Path) -> dict[str, Any]:
-        config = config_of(settings, device)
-        say(f"encoder: {settings.checkpoint}, from {source}, {config['precision']}")
+        say(f"encoder: {settings.checkpoint}, from {plan.source}, {plan.config['precision']}")
         encoder = SparseEncoder(settings, device)
         counts = write_texts(directory / TEXTS, dataset)
-        if learned_from:
-            write_learned_from(directory, learned_from.intersection(dataset.query_ids))
+        if plan.learned_from:
+            write_learned_from(directory, plan.learned_from.intersection(dataset.query_ids))
         names = encoder.vocabulary
         write_json(directory / VOCABULARY, names)
-        figures = {f"num_{side}_terms": _encode_side(encoder, side, dataset, counts[side], directory) for side in FILES}
+        if sharding is not None:
+            stages = plan.shards(SparseShards, sharding.shards, out)
+            run_stage(together(stages, range(sharding.shards)), sharding)
+            figures = {f"num_{stage.side}_terms": _merged(stage, directory) for stage in stages}
+        else:
+            figures = {
+                f"num_{side}_terms": _encode_side(encoder, side, dataset, counts[side], directory) for side in FILES
+            }
         _invert(directory, counts["passage"], figures["num_passage_terms"], len(names))
         per_passage, per_query = (figures[f"num_{side}_terms"] / max(1, counts[side]) for side in FILES)
         say(f"{per_passage:,.1f} terms a passage, {per_query:,.1f} a query")
         return {
             **figures,
             "encoder": with_absolute_paths(settings).model_dump(),
-            "source": source,
-            "checkpoint_hash": fingerprint,
+            "source": plan.source,
+            "checkpoint_hash": plan.fingerprint,
             "num_passages": counts["passage"],
             "num_queries": counts["query"],
             "terms": len(names),
             "made_from": {"dataset": relative_to(out, dataset.path)},
         }
 
-    inputs = {"texts": dataset.texts_hash, "encoder": fingerprint["passage"], "query encoder": fingerprint["query"]}
-    artifact = make_artifact(
-        out, KIND, inputs=inputs, config=config_of(settings, device), write=write, overwrite=overwrite
-    )
+    artifact = make_artifact(out, KIND, inputs=plan.inputs, config=plan.config, write=write, overwrite=overwrite)
+    discard_shards(Path(out))
     return SparseFeatures(artifact.path, artifact.meta)
 
 
@@ -167,10 +174,8 @@ def _encode_side(encoder: SparseEncoder, side: Side, dataset: Dataset, total: in
     manifest_path = scratch(directory) / "manifest.json"
     manifest: dict[str, int] = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}
     done, name = manifest.get(side, 0), FILES[side]
-    files = PartFiles(directory, _names(side)[:2], 1, np.float16, manifest.get(f"{side}_terms", 0), ids=_names(side)[2])
-    passages = (passage.full_text for passage in dataset.passages())
-    every = passages if side == "passage" else (query.text for query in dataset.queries())
-    texts = itertools.islice(every, done, None)
+    files = _files(directory, side, manifest.get(f"{side}_terms", 0))
+    texts = itertools.islice(texts_of(dataset, side), done, None)
     with progress(f"encoding {name}", total, name, done) as meter:
         while window := list(itertools.islice(texts, encoder.settings.window)):
             encoded = encoder.encode(window, side)
@@ -182,6 +187,13 @@ def _encode_side(encoder: SparseEncoder, side: Side, dataset: Dataset, total: in
     return files.parts
 
 
+def _merged(stage: SparseShards, directory: Path) -> int:
+    """Join the shards of one side; returns the number of their terms with a weight."""
+    files = _files(directory, stage.side)
+    stage.merge(files)
+    return files.parts
+
+
 def _invert(directory: Path, passages: int, count: int, vocabulary: int) -> None:
     """Write the inverted lists of the passages, each in the order of rows, with about 20 bytes of memory per weight."""
     starts, terms, weights = _stored(directory, "passage", passages, count, vocabulary)
@@ -189,6 +201,11 @@ def _invert(directory: Path, passages: int, count: int, vocabulary: int) -> None
     order = np.argsort(terms, kind="stable")  # keeps the order of rows within a term
     rows = np.repeat(np.arange(passages, dtype=np.int32), np.diff(starts))
     Postings(indptr, rows[order], weights[order].astype(np.float32)).save(directory)
+
+
+def _files(directory: Path, side: Side, terms: int = 0) -> PartFiles:
+    """The files of one side, after ``terms`` weights of an interrupted run."""
+    return PartFiles(directory, _names(side)[:2], 1, np.float16, terms, ids=_names(side)[2])
 
 
 def _names(side: Side) -> tuple[str, str, str]:

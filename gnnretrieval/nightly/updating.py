@@ -13,7 +13,8 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.data.dataset import CORPUS
 from gnnretrieval.data.formats.recognise import ALL_FORMATS
 from gnnretrieval.data.records import Passage
-from gnnretrieval.encoders.features import Features, with_absolute_paths
+from gnnretrieval.encoders.encoding_plan import with_absolute_paths
+from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError, InputError

@@ -10,6 +10,7 @@ from sentence_transformers import SparseEncoder as TheirSparseEncoder
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.dual_encoder import DualEncoder
+from gnnretrieval.encoders.features import encode_shard
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.sparse_encoder import SparseEncoder, pooled_terms
 from gnnretrieval.encoders.sparse_features import encode_sparse, open_sparse_features
@@ -17,6 +18,7 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.index.sparse_search import sparse_run
 from gnnretrieval.losses import contrastive_loss
 from gnnretrieval.mining.examples import Candidate, Example
+from gnnretrieval.shards import Shard, Sharding
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers
 from gnnretrieval.training.encoder.inspection import inspection, inspection_lines, open_trained
 from gnnretrieval.training.encoder.pair_data import Texts
@@ -178,6 +180,29 @@ def test_an_interrupted_encoding_goes_on(trained, features, tiny_dataset, tmp_pa
     assert calls.count("passage") == 6  # 5 windows, one of them twice
     for one, other in zip(again.passages(), features.passages(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-2)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3])
+def test_weights_in_shards_are_those_of_one_process_byte_for_byte(trained, tiny_dataset, tmp_path, shards):
+    dataset = Dataset.open(tiny_dataset)
+    settings = EncoderSettings(checkpoint=str(trained.path), precision="float32", window=16)
+    whole = encode_sparse(dataset, settings, tmp_path / "whole")
+    out = tmp_path / "features"
+    for number in range(1, shards):  # the first is run when they are joined
+        files = encode_shard(dataset, settings, out, Shard(number, shards))
+        assert files[0].name == f"passages-{number + 1:05d}-of-{shards:05d}.npy"
+    made = encode_sparse(dataset, settings, out, sharding=Sharding(shards=shards))
+    assert made.meta["files"] == whole.meta["files"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["features", "whole"]  # nothing is left beside it
+
+
+def test_a_shard_whose_weights_do_not_fit_its_terms_is_refused(trained, tiny_dataset, tmp_path):
+    dataset = Dataset.open(tiny_dataset)
+    settings = EncoderSettings(checkpoint=str(trained.path), precision="float32", window=16)
+    file = encode_shard(dataset, settings, tmp_path / "features", Shard(0, 2))[0]
+    np.save(file, np.load(file)[1:])
+    with pytest.raises(ArtifactError, match=r"passages-00001-of-00002\.npy: this array is damaged"):
+        encode_sparse(dataset, settings, tmp_path / "features", sharding=Sharding(shards=2))
 
 
 def test_what_does_not_fit_is_a_sentence(trained, tiny_checkpoint, tiny_dataset, features, tmp_path):
