@@ -27,10 +27,12 @@ from gnnretrieval.encoders.loading import (
     positions_of,
     weights_dtype,
 )
+from gnnretrieval.encoders.parallel_batches import map_batches
 from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import InputError
+from gnnretrieval.platform.threads import one_thread
 
 
 class TermWeights(NamedTuple):
@@ -114,7 +116,6 @@ class SparseEncoder:
         """Hash of the weights, configuration and tokenizer by side, ``query`` and ``passage``."""
         return {side: checkpoint.hash for side, checkpoint in self.checkpoints.items()}
 
-    @torch.inference_mode()
     def encode(self, texts: Sequence[str], side: Side) -> TermWeights:
         """Weights of the terms of some texts."""
         if not texts:
@@ -125,13 +126,21 @@ class SparseEncoder:
         max_tokens = (settings.query_max_tokens if side == "query" else None) or model.max_seq_length
         tokens = model.tokenizer([prompt + text for text in texts], truncation=True, max_length=max_tokens)
         lengths = np.array([len(ids) for ids in tokens["input_ids"]], dtype=np.int64)
-        by_row: dict[int, TermWeights] = {}
-        for batch in batches_by_tokens(lengths, settings.token_budget):
+        batches = batches_by_tokens(lengths, settings.token_budget)
+
+        @torch.inference_mode()
+        def encode_batch(batch: NDArray[np.int64]) -> list[TermWeights]:
             batch_tokens = {name: [values[row] for row in batch] for name, values in tokens.items()}
             padded = dict(model.tokenizer.pad(batch_tokens, return_tensors="pt").to(self.device))
-            rows = pooled_terms(model, padded, own_terms=settings.own_terms)
-            for row, weights in zip(batch.tolist(), rows, strict=True):
-                by_row[row] = TermWeights.of_rows(weights[None])
+            return [TermWeights.of_rows(row[None]) for row in pooled_terms(model, padded, own_terms=settings.own_terms)]
+
+        if self.device.type == "cpu":  # how a product is rounded depends on the number of threads
+            encoded = map_batches(one_thread()(encode_batch), batches)
+        else:
+            encoded = map(encode_batch, batches)
+        by_row: dict[int, TermWeights] = {}
+        for batch, weights in zip(batches, encoded, strict=True):
+            by_row |= zip(batch.tolist(), weights, strict=True)
         parts = [by_row[row] for row in range(len(texts))]
         return TermWeights(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
@@ -169,5 +178,6 @@ def largest_logits(model: Any, features: dict[str, Any]) -> dict[str, Any]:
     """
     features = model[0](features)
     padding = features["attention_mask"][..., None] == 0
-    largest = features["token_embeddings"].float().masked_fill(padding, -torch.inf).max(1, keepdim=True).values
+    logits = features["token_embeddings"].masked_fill_(padding, -torch.inf)  # (b, t, V), by far the largest array
+    largest = logits.max(1, keepdim=True).values.float()
     return features | {"token_embeddings": largest, "attention_mask": torch.ones_like(largest[..., 0])}

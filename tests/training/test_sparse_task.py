@@ -9,6 +9,7 @@ import torch
 from sentence_transformers import SparseEncoder as TheirSparseEncoder
 
 from gnnretrieval.data import Dataset
+from gnnretrieval.encoders import sparse_encoder
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.features import encode_shard
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -180,6 +181,25 @@ def test_an_interrupted_encoding_goes_on(trained, features, tiny_dataset, tmp_pa
     assert calls.count("passage") == 6  # 5 windows, one of them twice
     for one, other in zip(again.passages(), features.passages(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-2)
+
+
+@pytest.mark.parametrize("token_budget", [24, 4096])  # several batches, and one
+def test_one_thread_encodes_a_batch_as_their_number_decides_its_bytes(trained, monkeypatch, token_budget):
+    settings = EncoderSettings(checkpoint=str(trained.path), precision="float32", token_budget=token_budget)
+    encoder, threads = SparseEncoder(settings), []
+
+    def noted(*given, **more):
+        threads.append(torch.get_num_threads())
+        return pooled_terms(*given, **more)
+
+    monkeypatch.setattr(sparse_encoder, "pooled_terms", noted)
+    torch.set_num_threads(2)
+    try:
+        encoder.encode(TEXTS, "passage")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert threads == [1] * (1 if token_budget == 4096 else 3)
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3])
