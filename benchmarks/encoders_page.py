@@ -30,6 +30,7 @@ def markdown(name: str, result: dict[str, Any], sampled: str, stages: Sequence[s
         )
         + ".",
     ]
+    lines += _unchanged(result["comparison"]["systems"])
     if result["findings"]:
         lines += _of_findings(result["findings"])
     if len(result["similarities"]) > 1:
@@ -40,6 +41,17 @@ def markdown(name: str, result: dict[str, Any], sampled: str, stages: Sequence[s
         for domain, table in result.get(tables, {}).items():
             lines += ["", f"## {title}: {domain}", "", table["table"].strip()]
     return "\n".join(lines) + "\n"
+
+
+def _unchanged(systems: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each encoder that training left as another one of the table, from which it started."""
+    lines, first = list[str](), dict[str, str]()
+    for system in systems:
+        other = first.setdefault(str(system["measures"]), system["name"])
+        if other != system["name"]:
+            name = system["name"]
+            lines += ["", f"Rankings by {name} are those of {other}: no epoch of its training was better on dev."]
+    return lines
 
 
 def _of_findings(findings: Iterable[Mapping[str, Any]]) -> list[str]:
