@@ -149,7 +149,8 @@ def rank_baselines(
         inputs={"graph": store.hash, "dataset": dataset.hash, "features": features.hash},
         # without a dev split, artifacts of earlier versions lack the rankings of the held-out questions
         config={"split": split, "depth": depth, "only": names}
-        | ({} if held_out.is_split else {"held_out": len(held_out.ids)}),
+        | ({} if held_out.is_split else {"held_out": len(held_out.ids)})
+        | ({"seed": seed} if seed else {}),  # not 0: those of earlier versions, by the default seed, are reused
         write=write,
         seed=seed,
         overwrite=overwrite,

@@ -10,7 +10,7 @@ from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.baselines.rankings import open_baselines, rank_baselines
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.evaluation import mean, per_query
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
@@ -91,6 +91,14 @@ def test_some_baselines_alone_are_the_same_as_among_all(made, tiny_graph, tiny_d
     found = rank_baselines(*given, depth=20, only=("linear-head", "label-mean"))
     assert found.names == ["label-mean", "linear-head"]
     assert found.runs() == {name: made.runs()[name] for name in found.names}
+
+
+def test_another_seed_ranks_again(tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    given = (tiny_graph, Dataset.open(tiny_dataset), tiny_features, "test", tmp_path / "out")
+    rank_baselines(*given, only=("label-mean",))
+    with pytest.raises(ArtifactError, match="seed was None and is now 7"):
+        rank_baselines(*given, only=("label-mean",), seed=7)
+    assert rank_baselines(*given, only=("label-mean",), seed=7, overwrite=True).meta["seed"] == 7
 
 
 def test_where_no_question_shares_a_word_with_a_passage_the_ranking_by_words_is_empty(tmp_path):
