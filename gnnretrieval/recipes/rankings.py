@@ -81,6 +81,7 @@ def rank_systems(
         inputs={"dataset": dataset.hash}
         | {name: index.hash for name, (index, _) in systems.items()}
         | {f"features of {name}": features.hash for name, (_, features) in systems.items()}
+        | ({GNN_ENCODER + " of held-out queries": model.hash} if held_out else {})
         | ({} if ranker is None or ranker.reranker_hash is None else {"re-ranker": ranker.reranker_hash}),
         config={"split": split, "depth": depth, "dev": dev}
         | ({} if ranker is None else {"ranking": ranker.settings.model_dump(mode="json", exclude={"rerank"})}),

@@ -116,6 +116,22 @@ def test_without_a_dev_split_the_questions_that_training_held_out_choose(tiny_da
     assert found == pytest.approx(made.model.meta["dev"]["chosen"]["RR@10"], abs=0.02)
 
 
+def test_where_another_seed_holds_other_questions_out_these_are_ranked_though_no_vector_changed(
+    tiny_dataset, tiny_checkpoint, tmp_path
+):
+    shutil.copytree(tiny_dataset, tmp_path / "data")
+    (tmp_path / "data" / "qrels" / "dev.tsv").unlink()
+    encoder = f'[encoder]\ncheckpoint = "{tiny_checkpoint}"\nmax_tokens = 48\nprecision = "float32"\n'
+    recipe = f'name = "r"\n[data]\nsource = "data"\n{encoder}[compare]\nbaselines = false\n[train]\nevidence = 1e-9\n'
+    indexes = set()
+    for seed in (0, 7):
+        (tmp_path / "r.toml").write_text(f"{recipe}seed = {seed}\n", encoding="utf-8")
+        made = run_recipe(tmp_path / "r.toml", out=tmp_path / "out")
+        indexes.add(made.index.hash)
+        assert read_run(tmp_path / "out" / "rankings" / "dev" / "gnn-encoder.run") == made.model.held_out_run
+    assert len(indexes) == 1
+
+
 def test_dev_is_the_default_and_none_is_no_table():
     assert CompareSettings().fuse == "chosen"
     assert hybrids("none", dev_runs=RUNS, dev_qrels=QRELS) is None
