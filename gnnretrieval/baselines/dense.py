@@ -60,6 +60,7 @@ class DenseSetting(NamedTuple):
         return ", ".join(f"{name} {value:g}" for name, value in parts.items() if value) or "the dual-encoder"
 
 
+PRIOR = "label-prior"  # ending of the names of baselines with a prior
 _PRIORS = sorted(PRIORS, key=abs)
 
 
@@ -236,7 +237,7 @@ def choose_dense(
     wanted = {
         name: [setting._replace(steps=steps_over(len(graph.labels), setting.steps)) for setting in CHOICES[name]]
         for name in CHOICES
-        if name in names and (priors or not name.endswith("label-prior"))
+        if name in names and (priors or not name.endswith(PRIOR))
     }
     settings = dict.fromkeys(setting for choices in wanted.values() for setting in choices)
     shapes = dict.fromkeys((setting.steps, setting.sides) for setting in settings if setting.steps)

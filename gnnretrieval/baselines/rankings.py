@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gnnretrieval.baselines import BASELINES, DENSE, EXPANSION, LEXICAL
-from gnnretrieval.baselines.dense import DenseBaseline, DenseSetting, choose_dense
+from gnnretrieval.baselines.dense import PRIOR, DenseBaseline, DenseSetting, choose_dense
 from gnnretrieval.baselines.expansion import Expanded, choose_weight, expanding_encoder
 from gnnretrieval.baselines.lexical import choose_lexical
 from gnnretrieval.data.dataset import Dataset
@@ -98,18 +98,26 @@ def rank_baselines(
         depth: Passages per query.
         seed: Seed of the training of heads, and of the held-out questions if there is no dev split.
         only: Which of :data:`BASELINES` to rank; empty: all that cost no more than training. Document expansion is left
-            out where the encoder is no checkpoint, or many passages would be encoded again.
+            out where the encoder is no checkpoint, or many passages would be encoded again, and those with a prior
+            without a dev split.
         device: Device of the encoder, for document expansion.
         overwrite: Replace rankings made from other inputs.
 
     Raises:
-        GnnRetrievalError: There are no questions to choose on, the split is missing or chooses the settings, one of its
-            queries is in the graph or chooses the settings, or the vectors do not fit into memory.
+        GnnRetrievalError: There are no questions to choose on, or no dev split for a baseline that needs one; the
+            split is missing or chooses the settings, one of its queries is in the graph or chooses the settings, or
+            the vectors do not fit into memory.
     """
     features.require_of(dataset)
     require_memory(memory_of_messages(store), f"ranking by {store.path}'s labels", "Use narrower vectors.")
     held_out = held_out_queries(store, dataset, features, seed, unseen_queries(store, features, "auto"))
     held_out = held_out.only(rows_of(len(held_out.relevant)).tolist())
+    if not held_out.is_split and (priors := [name for name in only if name.endswith(PRIOR)]):
+        raise InputError(
+            f"{priors[0]} is chosen by how often questions are about passages with training questions, which a dev "
+            "split alone shows, and there is none. Add one, or leave this baseline out.",
+            dataset.path,
+        )
     queries = {query.id: query.text for query in dataset.queries_of(split)}
     if split == held_out.name:
         raise InputError(f"split {split!r} chooses the settings: rank another split.", dataset.path)

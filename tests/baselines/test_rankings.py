@@ -86,6 +86,16 @@ def test_without_a_dev_split_no_prior_is_chosen_and_held_out_questions_are_ranke
         assert found.meta["chosen"][name]["dev"] == pytest.approx(measured, abs=0.02), name
 
 
+def test_without_a_dev_split_a_baseline_with_a_prior_is_refused(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("gnnretrieval.training.gnn.held_out.dev_split", lambda dataset: None)
+    given = (tiny_graph, Dataset.open(tiny_dataset), tiny_features, "test", tmp_path / "out")
+    with pytest.raises(InputError, match=r"label-prior is chosen by how often .* Add one"):
+        rank_baselines(*given, only=("label-mean", "label-prior"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_some_baselines_alone_are_the_same_as_among_all(made, tiny_graph, tiny_dataset, tiny_features, tmp_path):
     given = (tiny_graph, Dataset.open(tiny_dataset), tiny_features, "test", tmp_path / "out")
     found = rank_baselines(*given, depth=20, only=("linear-head", "label-mean"))
