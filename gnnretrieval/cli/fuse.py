@@ -72,6 +72,8 @@ def fuse(
     from gnnretrieval.index.fuse import fuse as fuse_runs
 
     out = out or beside(runs[0], "fused.run")
+    if out.resolve() in {run.resolve() for run in (*runs, *dev_runs)}:
+        raise click.UsageError(f"{out} is a run that is read, and would be replaced: name another file with --out.")
     is_given = click.get_current_context().get_parameter_source("rrf_k") is ParameterSource.COMMANDLINE
     if is_given and (choose_on is not None or method == METHOD):
         raise click.UsageError("--rrf-k is the constant of reciprocal ranks: leave it out with normalised scores.")
@@ -88,7 +90,7 @@ def fuse(
     fused = fuse_runs([read_run(run) for run in runs], method or "rrf", weights=weights, k=rrf_k, depth=depth)
     write_run(out, fused, out.name.removesuffix(".gz").rsplit(".", 1)[0])
     echo(f"{out}: {len(fused):,} queries of {len(runs)} runs")
-    echo_next(f"gnnretrieval compare {shlex.join(map(str, runs))} {out} --data DATASET")
+    echo_next(f"gnnretrieval compare {shlex.join(map(str, (*runs, out)))} --data DATASET")
 
 
 def _choice(runs: tuple[Path, ...], choose_on: Path, dev_runs: tuple[Path, ...]) -> FusionChoice:

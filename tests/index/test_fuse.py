@@ -79,6 +79,16 @@ def test_the_command(tmp_path):
     assert "write one number per run" in wrong.output
 
 
+def test_the_command_does_not_replace_a_run_that_it_reads(tmp_path):
+    paths = [tmp_path / name for name in ("fused.run", "b.run")]
+    for path, one in zip(paths, (ONE, TWO), strict=True):
+        write_run(path, one, path.stem)
+    before = paths[0].read_bytes()
+    wrong = CliRunner().invoke(cli, ["fuse", *map(str, paths)])  # fused.run beside the first is the default place
+    assert (wrong.exit_code, "would be replaced: name another file with --out" in wrong.output) == (2, True)
+    assert paths[0].read_bytes() == before
+
+
 def test_the_command_chooses_on_dev_questions(tmp_path):
     """Each run has the right passage second, behind another wrong one: together it is first."""
     dev = [run(**{f"d{n}": {wrong: 3.0, "a": 2.5, "z": 1.0} for n in range(20)}) for wrong in ("x", "y")]
