@@ -258,7 +258,7 @@ def _compared(
             provenance,
             answers,
         )
-        write_comparison(same_labels.comparison, directory / "comparison-same-labels")
+    write_comparison(same_labels and same_labels.comparison, directory / "comparison-same-labels")
     hybrids = compare_with_bm25(
         recipe,
         dataset,
@@ -270,8 +270,7 @@ def _compared(
         provenance,
         answers,
     )
-    if hybrids is not None:
-        write_comparison(hybrids, directory / PIPELINES)
+    write_comparison(hybrids, directory / PIPELINES)
     return RecipeRun(
         directory,
         recipe,

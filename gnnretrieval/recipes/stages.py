@@ -27,8 +27,13 @@ def timed_stage(name: str) -> Iterator[None]:
         say(f"{time.monotonic() - start:.1f} s")
 
 
-def write_comparison(comparison: Comparison, path: Path) -> None:
-    """Write a comparison as ``path.json``, and as a Markdown table in ``path.md``."""
-    write_json(path.with_suffix(".json"), comparison.as_json())
-    with whole_file(path.with_suffix(".md")) as partial:
+def write_comparison(comparison: Comparison | None, path: Path) -> None:
+    """Write a comparison as ``path.json``, and as a Markdown table in ``path.md``; None: delete an earlier run's."""
+    values, table = path.with_suffix(".json"), path.with_suffix(".md")
+    if comparison is None:
+        values.unlink(missing_ok=True)
+        table.unlink(missing_ok=True)
+        return
+    write_json(values, comparison.as_json())
+    with whole_file(table) as partial:
         partial.write_text(markdown_comparison(comparison), encoding="utf-8")

@@ -155,6 +155,17 @@ def test_without_fusion_there_is_no_comparison_of_hybrids(recipe_text, succeeds,
     assert not list((tmp_path / "tiny").glob("comparison-with-bm25.*"))
 
 
+def test_comparisons_that_a_changed_recipe_no_longer_makes_do_not_stay(recipe_text, succeeds, refuses, tmp_path):
+    recipe = recipe_text.replace("epochs = 30", "epochs = 1")
+    (tmp_path / "r.toml").write_text(recipe, encoding="utf-8")
+    succeeds("run", tmp_path / "r.toml")
+    (tmp_path / "r.toml").write_text(f'{recipe}\n[compare]\nfuse = "none"\nbaselines = false\n', encoding="utf-8")
+    succeeds("run", tmp_path / "r.toml")
+    left = sorted(path.name for path in (tmp_path / "tiny").glob("comparison*"))
+    assert left == ["comparison.json", "comparison.md"]
+    refuses("search", "words", "--index", tmp_path / "tiny", "--pipeline", says=("there is no such file",))
+
+
 def test_the_questions_that_gained_most_are_left_for_the_explorer(first_run):
     directory, outcome = first_run
     examples = json.loads((directory / "tiny" / "examples.json").read_text(encoding="utf-8"))
