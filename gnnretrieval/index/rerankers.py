@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.cross_encoder import CrossEncoder
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.features import KIND as FEATURES
@@ -120,14 +121,25 @@ def open_reranker(name: str, texts: TextStore, pair_tokens: int, device: str = "
     Raises:
         GnnRetrievalError: It is neither.
     """
-    kind = kind_of(name)
-    if kind == FEATURES:
+    if kind_of(name) == FEATURES:
         return MaxSimReranker(open_features(name), device)
+    require_reranker(name)
+    return CrossEncoderReranker(
+        CrossEncoder(CrossEncoderSettings(checkpoint=name, max_tokens=pair_tokens), device), texts
+    )
+
+
+def require_reranker(name: str) -> None:
+    """Check before any work that ``name`` is features, or a checkpoint that may be a cross-encoder's.
+
+    Raises:
+        GnnRetrievalError: It is neither.
+    """
+    kind = kind_of(name)
     if kind == ENCODER:
         raise GnnRetrievalError(
             f"{name}: this is an encoder, which reranks by the vectors that it made. Give the features of gnnretrieval "
             f"encoder encode DATASET --checkpoint {name}, if it was trained by encoder train colbert or coil."
         )
-    return CrossEncoderReranker(
-        CrossEncoder(CrossEncoderSettings(checkpoint=name, max_tokens=pair_tokens), device), texts
-    )
+    if kind != FEATURES:
+        find_checkpoint(name)

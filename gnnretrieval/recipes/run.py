@@ -29,6 +29,7 @@ from gnnretrieval.graph.build import build_graph, require_k
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.faiss_index import Index, build_index
 from gnnretrieval.index.hybrid import PIPELINES, Ranker, RankingSettings
+from gnnretrieval.index.rerankers import require_reranker
 from gnnretrieval.maps.building import build_map
 from gnnretrieval.maps.passage_map import PassageMap
 from gnnretrieval.progress import say
@@ -125,7 +126,7 @@ def run_recipe(
     directory = Path(out) if out is not None else path.parent / recipe.name
     with timed_stage("data"):
         dataset = dataset_of(recipe.data, path, data, directory)
-        _refuse_early(recipe, dataset, directory)
+        _refuse_early(recipe, path, dataset, directory)
         train, reported = dataset.split(recipe.graph.split), _reported(recipe, dataset)
         say(
             f"{len(dataset.passage_ids):,} passages, {len(train):,} training and {len(reported):,} "
@@ -312,24 +313,28 @@ def _reported(recipe: Recipe, dataset: Dataset) -> dict[str, dict[str, int]]:
     return judged_in(dataset, recipe.compare.split, parse_measures(recipe.compare.measures))
 
 
-def _refuse_early(recipe: Recipe, dataset: Dataset, directory: Path) -> None:
+def _refuse_early(recipe: Recipe, path: Path, dataset: Dataset, directory: Path) -> None:
     """Check before any work what a later stage would refuse."""
     if directory.resolve() == dataset.path.resolve():
         raise InputError("the results would go into the dataset's directory: choose another with --out.", directory)
     if (directory / "index").is_symlink():
         raise InputError("gnnretrieval update keeps its versions here: choose another directory with --out.", directory)
     graph, reported = dataset.split(recipe.graph.split), _reported(recipe, dataset)
-    if recipe.compare.split == dev_split(dataset):
+    dev = dev_split(dataset)
+    if recipe.compare.split == dev:
         raise InputError(
             f"split {recipe.compare.split!r} is the dev split, which chooses settings, and cannot be reported on. "
             "Give another compare.split.",
             dataset.path,
         )
     require_new_queries(dataset, recipe.compare.split, graph.keys())
-    require_writable_ids([*dataset.passage_ids, *reported], dataset.path)
+    ranked = [*reported, *(dataset.split(dev) if dev is not None else ())]
+    require_writable_ids([*dataset.passage_ids, *ranked], dataset.path)
     require_answers(dataset, parse_measures(recipe.compare.measures), reported)
     require_k(recipe.graph.k, dataset)
     import_faiss()
+    if recipe.ranking is not None and (rerank := _resolved(recipe.ranking, path).rerank) is not None:
+        require_reranker(rerank)
     if recipe.vectors is None:
         fingerprint_of(trained_settings(recipe.encoder))
 

@@ -1,5 +1,7 @@
 """Recipes that are wrong: said at once, with file and line, before anything is made."""
 
+import shutil
+
 import pytest
 
 # By fault: what is replaced, by what, the line that is named (None: none), and what is said.
@@ -18,6 +20,7 @@ FAULTS = {
     "an unknown split": ("k = 5", 'split = "trian"', None, ("no split 'trian'", "Did you mean 'train'?")),
     "an unknown checkpoint": ("checkpoint = ", 'checkpoint = "no/such-model" #', None, ("no/such-model",)),
     "an unknown measure": ("[graph]", '[compare]\nmeasures = ["NDGC@10"]\n[graph]', None, ("'NDGC@10'",)),
+    "an unknown re-ranker": ("[train]", '[ranking]\nrerank = "no/such-one"\n[train]', None, ("no/such-one",)),
     "no measure": ("[graph]", "[compare]\nmeasures = []\n[graph]", None, ("measure",)),
 }
 
@@ -30,6 +33,15 @@ def test_a_wrong_recipe_makes_nothing(fault, recipe_text, refuses, tmp_path):
     where = f"{recipe}:{line}: " if line else ""
     refuses("run", recipe, says=(where, *says), out=tmp_path / "tiny")
     assert [path.name for path in tmp_path.iterdir()] == ["wrong.toml"]
+
+
+def test_dev_questions_that_no_run_can_hold_are_refused_before_any_work(recipe_text, tiny_dataset, refuses, tmp_path):
+    data = shutil.copytree(tiny_dataset, tmp_path / "data")
+    for file in (data / "queries.jsonl", data / "qrels" / "dev.tsv"):
+        file.write_text(file.read_text(encoding="utf-8").replace("dev-03", "dev 03"), encoding="utf-8")
+    (tmp_path / "r.toml").write_text(recipe_text, encoding="utf-8")
+    refuses("run", tmp_path / "r.toml", "--data", data, says=(data, "'dev 03' cannot go into a TREC file"))
+    assert not (tmp_path / "tiny").exists()
 
 
 def test_heads_that_do_not_divide_the_width(recipe_text, refuses, tmp_path):
