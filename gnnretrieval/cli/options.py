@@ -157,11 +157,6 @@ endpoint_option = click.option(
 
 RERANKING = ("rerank", "rerank_depth", "pair_tokens", "adaptive", "adaptive_batch", "neighbors", "neighbors_by")
 RANKING = ("pipeline", "hybrid", "fuse", "weights", "candidates", *RERANKING)
-_NEEDED = {  # by option, the one without which it has no effect
-    **dict.fromkeys(("fuse", "weights", "candidates"), "hybrid"),
-    **dict.fromkeys(("rerank_depth", "pair_tokens", "adaptive"), "rerank"),
-    **dict.fromkeys(("adaptive_batch", "neighbors", "neighbors_by"), "adaptive"),
-}
 
 
 def ranking_options(command: Command) -> Command:
@@ -240,8 +235,12 @@ def require_effect() -> None:
     """Refuse an option of :func:`ranking_options` that would have no effect."""
     context = click.get_current_context()
     given = {name for name in RANKING if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
+    if not given:
+        return
+    from gnnretrieval.index.hybrid import NEEDED  # imports take a second
+
     options = {parameter.name: parameter.opts[0] for parameter in context.command.params}
-    for name, needed in _NEEDED.items():
+    for name, needed in NEEDED.items():
         if name in given and needed not in given:
             raise click.UsageError(f"{options[name]} goes with {options[needed]}.")
 

@@ -45,14 +45,23 @@ def fuse(
     if len(runs) < 2:
         raise InputError("fusion needs two runs or more.")
     factors = list(weights) if weights is not None else [1.0] * len(runs)
-    if len(factors) != len(runs):
-        raise InputError(f"{len(factors)} weights for {len(runs)} runs: give one per run.")
-    if any(not 0 <= factor < float("inf") for factor in factors) or not any(factors):
-        raise InputError(
-            f"weights {', '.join(f'{factor:g}' for factor in factors)}: give numbers from 0 on, not all 0."
-        )
+    require_weights(factors, len(runs))
     queries = dict.fromkeys(query for run in runs for query in run)
     return {query: SideBySide.of(runs, query, method, k).joined(factors, depth) for query in queries}
+
+
+def require_weights(weights: Sequence[float], runs: int) -> None:
+    """Check the weights of a number of runs.
+
+    Raises:
+        InputError: There is another number of weights, one is negative or not finite, or all are 0.
+    """
+    if len(weights) != runs:
+        raise InputError(f"{len(weights)} weights for {runs} runs: give one per run.")
+    if any(not 0 <= weight < float("inf") for weight in weights) or not any(weights):
+        raise InputError(
+            f"weights {', '.join(f'{weight:g}' for weight in weights)}: give numbers from 0 on, not all 0."
+        )
 
 
 class SideBySide(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import Run, rank
@@ -17,7 +17,7 @@ from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.adaptive import ADAPTIVE, AdaptiveReranking, FirstOnly, Method, Neighbors
 from gnnretrieval.index.faiss_index import KIND, Index
-from gnnretrieval.index.fuse import fuse
+from gnnretrieval.index.fuse import fuse, require_weights
 from gnnretrieval.index.lexical import LexicalSetting, Questions, label_questions, lexical_index, neighbour_questions
 from gnnretrieval.index.passage_neighbors import By, PassageNeighbors
 from gnnretrieval.index.rerankers import Reranker, open_reranker
@@ -29,6 +29,11 @@ from gnnretrieval.storage.artifacts import kind_of, open_artifact
 from gnnretrieval.storage.json_files import read_json
 
 PIPELINES = "comparison-with-bm25.json"  # file in a run's directory that says how dev joins the rankings
+NEEDED = {  # by setting, the one without which it has no effect
+    **dict.fromkeys(("fuse", "weights", "candidates"), "hybrid"),
+    **dict.fromkeys(("rerank_depth", "pair_tokens", "adaptive"), "rerank"),
+    **dict.fromkeys(("adaptive_batch", "neighbors", "neighbors_by"), "adaptive"),
+}
 _QUESTIONS = 64  # questions per call of the re-ranker
 
 
@@ -64,6 +69,13 @@ class RankingSettings(Settings):
     adaptive_batch: int = Field(16, ge=1)
     neighbors: int = Field(16, ge=1)
     neighbors_by: By = "both"
+
+    @field_validator("weights")
+    @classmethod
+    def _joins_two(cls, weights: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if weights is not None:
+            require_weights(weights, 2)
+        return weights
 
     @classmethod
     def of_run(cls, path: str | Path) -> Self:

@@ -17,7 +17,7 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import parse_measures
 from gnnretrieval.feedback.settings import FeedbackSettings
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.index.hybrid import RankingSettings
+from gnnretrieval.index.hybrid import NEEDED, RankingSettings
 from gnnretrieval.recipes.update_settings import UpdateSettings
 from gnnretrieval.settings import Settings
 from gnnretrieval.training.gnn.settings import TrainSettings
@@ -191,6 +191,10 @@ class Recipe(Settings):
         parse_measures(self.compare.measures)
         if self.ranking is not None and self.ranking.is_plain:
             raise ValueError("[ranking] adds nothing to the index: give rerank or hybrid")
+        given = set() if self.ranking is None else self.ranking.model_fields_set
+        for name, needed in NEEDED.items():
+            if name in given and needed not in given:
+                raise ValueError(f"[ranking] {name} has no effect without {needed}")
         if self.vectors is not None and "encoder" in self.model_fields_set:
             raise ValueError("[vectors] replaces [encoder]: give one of them")
         if self.joint is not None:

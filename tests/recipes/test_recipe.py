@@ -162,3 +162,15 @@ def test_a_ranking_that_adds_nothing_to_the_index_is_refused(write):
     assert read_recipe(write('name = "a"\n[ranking]\nrerank = "late"\nadaptive = "gar"\n')).ranking.adaptive == "gar"
     with pytest.raises(InputError, match="adds nothing to the index"):
         read_recipe(write('name = "a"\n[ranking]\nrerank_depth = 5\n'))
+
+
+def test_a_setting_of_the_ranking_without_effect_and_weights_of_other_than_two_are_refused(write):
+    for settings, said in (
+        ('rerank = "late"\nweights = [1.0, 2.0]', "weights has no effect without hybrid"),
+        ("hybrid = true\nrerank_depth = 5", "rerank_depth has no effect without rerank"),
+        ('rerank = "late"\nneighbors = 4', "neighbors has no effect without adaptive"),
+        ("hybrid = true\nweights = [1.0, 2.0, 3.0]", "3 weights for 2 runs"),
+        ("hybrid = true\nweights = [0.0, 0.0]", "not all 0"),
+    ):
+        with pytest.raises(InputError, match=said):
+            read_recipe(write(f'name = "a"\n[ranking]\n{settings}\n'))
