@@ -25,23 +25,24 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path, small:
         small: Whether its settings for small data are used.
 
     Raises:
-        InputError: the reported split is the training or the dev split, or shares queries with the training split; a
-            stage mines another split; the dev split is missing for a cross-encoder, or unjudged queries for
-            pseudo-labels; a reader has no answers to train on; a measure or a checkpoint is unknown, or an id does not
-            fit into a TREC run.
+        InputError: the reported split is the training or the dev split, or shares queries with one of them; a stage
+            mines another split; the dev split is missing for a cross-encoder, or unjudged queries for pseudo-labels; a
+            reader has no answers to train on; a measure or a checkpoint is unknown, or an id does not fit into a TREC
+            run.
     """
     reported, chosen_by = recipe.compare.split, dev_split(dataset)
     measures = parse_measures(recipe.compare.measures)
     if reported in (recipe.split, chosen_by):
         use = "trains the encoders" if reported == recipe.split else "is the dev split"
         raise InputError(f"split {reported!r} {use}, and cannot be reported on: give another compare.split.", path)
-    judged, training = dataset.split(reported), dataset.split(recipe.split)
-    if both := judged.keys() & training.keys():
-        raise InputError(
-            f"{len(both):,} queries, such as {min(both)!r}, are both in split {recipe.split!r} and in {reported!r}, "
-            "which is reported on. Remove them from one of the splits.",
-            dataset.path,
-        )
+    judged = dataset.split(reported)
+    for split in filter(None, (recipe.split, chosen_by)):
+        if both := judged.keys() & dataset.split(split).keys():
+            raise InputError(
+                f"{len(both):,} queries, such as {min(both)!r}, are both in split {split!r} and in {reported!r}, which "
+                "is reported on. Remove them from one of the splits.",
+                dataset.path,
+            )
     require_writable_ids([*dataset.passage_ids, *judged], dataset.path)
     require_answers(dataset, measures, judged)
     names = {stage.name for stage in recipe.stages}

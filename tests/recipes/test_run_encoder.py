@@ -206,13 +206,16 @@ def test_what_would_stop_it_after_hours_is_said_before_it_begins(change, said, t
     assert not (tmp_path / "out").exists()
 
 
-def test_queries_that_are_learned_from_cannot_be_reported_on(tiny_dataset, tiny_checkpoint, tmp_path):
+@pytest.mark.parametrize(("query", "split"), [("train-07", "train"), ("dev-03", "dev")])
+def test_queries_that_are_learned_from_or_chosen_by_cannot_be_reported_on(
+    query, split, tiny_dataset, tiny_checkpoint, tmp_path
+):
     place = tmp_path / "dataset"
     shutil.copytree(tiny_dataset, place)
     with (place / "qrels" / "test.tsv").open("a") as file:
-        file.write("train-07\tp07\t1\n")
+        file.write(f"{query}\tp07\t1\n")
     recipe = shrunk("dpr", tiny_checkpoint, tmp_path)
-    with pytest.raises(InputError, match="such as 'train-07', are both in split 'train' and in 'test'"):
+    with pytest.raises(InputError, match=f"such as '{query}', are both in split '{split}' and in 'test'"):
         run_encoder_recipe(recipe, tmp_path / "out", data=place)
 
 
