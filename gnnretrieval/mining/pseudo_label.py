@@ -83,7 +83,7 @@ def pseudo_label(
 
     features.require_of(dataset)
     checkpoint = find_checkpoint(settings.cross_encoder)
-    unjudged, repeated = _unjudged(dataset)
+    unjudged, repeated = unjudged_queries(dataset)
     if not unjudged:
         raise InputError(
             "there is no query to label: every query is judged in some split, or has the text of a judged one. "
@@ -128,7 +128,7 @@ def pseudo_label(
     return made
 
 
-def _unjudged(dataset: Dataset) -> tuple[list[int], int]:
+def unjudged_queries(dataset: Dataset) -> tuple[list[int], int]:
     """Rows of the queries to label, and the number of unjudged queries with the text of a judged one."""
     judged = {query for split in dataset.splits for query in dataset.split(split)}
     known = {normalised(query.text) for query in dataset.queries() if query.id in judged}

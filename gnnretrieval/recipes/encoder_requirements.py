@@ -9,6 +9,7 @@ from gnnretrieval.data.runs.trec import require_writable_ids
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import answered_queries, parse_measures, require_answers
+from gnnretrieval.mining.pseudo_label import unjudged_queries
 from gnnretrieval.recipes.encoder_recipe import EncoderRecipe
 from gnnretrieval.training.gnn.held_out import dev_split
 
@@ -47,17 +48,18 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path, small:
     require_answers(dataset, measures, judged)
     names = {stage.name for stage in recipe.stages}
     for stage in recipe.stages:
-        split = recipe.settings_of(stage, small).split if stage.kind == "negatives" else None
-        if stage.kind == "negatives" and split not in (recipe.split, DEV):
-            raise InputError(f"stage {stage.name!r} mines split {split!r}: give {recipe.split!r} or {DEV!r}.", path)
-        if stage.kind == "negatives" and split == DEV and chosen_by is None:
+        mined = recipe.settings_of(stage, small).split if stage.kind == "negatives" else None
+        if stage.kind == "negatives" and mined not in (recipe.split, DEV):
+            raise InputError(f"stage {stage.name!r} mines split {mined!r}: give {recipe.split!r} or {DEV!r}.", path)
+        if stage.kind == "negatives" and mined == DEV and chosen_by is None:
             raise InputError(
                 f"stage {stage.name!r} mines the dev split, and there is none: add qrels/dev.tsv.", dataset.path
             )
-        if stage.kind == "pseudo-label" and _all_are_judged(dataset):
+        if stage.kind == "pseudo-label" and not unjudged_queries(dataset)[0]:
             raise InputError(
-                f"stage {stage.name!r} labels queries without judgements, and every query of queries.jsonl is judged. "
-                "Add unlabelled ones, or leave the stage out (--only with an earlier stage).",
+                f"stage {stage.name!r} labels queries without judgements, and every query of queries.jsonl is judged, "
+                "or has the text of a judged one. Add unlabelled ones, or leave the stage out (--only with an earlier "
+                "stage).",
                 dataset.path,
             )
         if stage.kind == "reader":
@@ -67,8 +69,3 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path, small:
             find_checkpoint(stage.cross_encoder)
     for name in {recipe.encoder.get("checkpoint"), recipe.cross_encoder_checkpoint} - {None}:
         find_checkpoint(str(name))
-
-
-def _all_are_judged(dataset: Dataset) -> bool:
-    judged = {query for split in dataset.splits for query in dataset.split(split)}
-    return judged >= set(dataset.query_ids)

@@ -219,6 +219,20 @@ def test_queries_that_are_learned_from_or_chosen_by_cannot_be_reported_on(
         run_encoder_recipe(recipe, tmp_path / "out", data=place)
 
 
+def test_pseudo_labels_for_copies_of_judged_queries_alone_are_refused_before_any_work(
+    tiny_dataset, tiny_checkpoint, tmp_path
+):
+    place = shutil.copytree(tiny_dataset, tmp_path / "dataset")
+    with (place / "queries.jsonl").open("r+", encoding="utf-8") as file:
+        copy = {**json.loads(file.readline()), "_id": "copy"}
+        file.seek(0, 2)
+        file.write(json.dumps(copy) + "\n")
+    recipe = shrunk("rocketqa", tiny_checkpoint, tmp_path)
+    with pytest.raises(InputError, match="is judged, or has the text of a judged one"):
+        run_encoder_recipe(recipe, tmp_path / "out", data=place)
+    assert not (tmp_path / "out").exists()
+
+
 def test_settings_for_small_data_cannot_mine_the_reported_split(tiny_dataset, tiny_checkpoint, tmp_path):
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(
