@@ -55,7 +55,13 @@ def write_map_file(shown: PassageMap, path: str | Path, *, most: int, most_texts
         GnnRetrievalError: The file cannot be written.
     """
     style, scripts = "\n".join(map(read_static, _STYLES)), [read_static(name) for name in _SCRIPTS]
-    made = {"map": shown.hash, "most": most, "texts": most_texts, "page": [read_static(_SKELETON), style, *scripts]}
+    made = {
+        "map": shown.hash,
+        "texts of": shown.meta["inputs"],
+        "most": most,
+        "texts": most_texts,
+        "page": [read_static(_SKELETON), style, *scripts],
+    }
     if inputs_of(Path(path)) == (inputs := sha256_of_json(made)):
         return
     points = points_of(shown, most)

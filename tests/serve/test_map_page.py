@@ -2,15 +2,21 @@ import base64
 import json
 import re
 import shutil
+import sqlite3
+from contextlib import closing
 
 import numpy as np
 import pytest
 
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.maps.building import build_map
 from gnnretrieval.maps.passage_map import open_map
 from gnnretrieval.maps.points import points_of
 from gnnretrieval.serve.map_page import WORDS, passage_texts, write_map_file
+from gnnretrieval.storage.making import make_artifact
+from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
+from gnnretrieval.training.gnn.embeddings import open_embeddings
 
 EVIL = "</script><script>alert(1)</script>$head & quoted"
 
@@ -80,6 +86,26 @@ def test_texts_are_cut(tmp_path):
         (one,) = passage_texts(texts, [0])
     assert len(one["text"]) == WORDS
     assert one["text"].endswith("…")
+
+
+def test_passages_with_other_ids_and_the_same_vectors_make_another_page(tiny_run, shown, tmp_path):
+    first = open_embeddings(tiny_run / "embeddings")
+
+    def write(directory):
+        for name in first.meta["files"]:
+            shutil.copyfile(first.path / name, directory / name)
+        with closing(sqlite3.connect(directory / "texts.sqlite")) as texts, texts:
+            texts.execute("UPDATE passages SET id = 'new-' || id")
+        names = ("similarity", "encoder", "checkpoint_hash", "num_passages", "dimension")
+        made_from = {name: str(first.made_from(name)) for name in first.meta["made_from"]}
+        return {name: first.meta[name] for name in names} | {"made_from": made_from}
+
+    made = make_artifact(tmp_path / "embeddings", EMBEDDINGS, inputs=first.meta["inputs"], config={}, write=write)
+    renamed = build_map(open_embeddings(made.path), tmp_path / "map")
+    assert renamed.hash == shown.hash
+    for one, ids in ((shown, '"id":"p00"'), (renamed, '"id":"new-p00"')):
+        write_map_file(one, tmp_path / "map.html", most=100, most_texts=100)
+        assert ids in (tmp_path / "map.html").read_text("utf-8")
 
 
 def test_what_cannot_be_written_is_a_sentence(shown, tmp_path, tiny_run):
