@@ -120,6 +120,8 @@ class EncoderRecipe(KindSettings):
 
     @model_validator(mode="after")
     def _stages_build_on_earlier_ones(self) -> Self:
+        if unused := self.compare.model_fields_set & {"fuse", "baselines"}:
+            raise ValueError(f"[compare] of an encoder's recipe does not use {', '.join(sorted(unused))}: leave it out")
         kinds: dict[str, str] = {}
         for stage in self.stages:
             if stage.name in kinds or stage.name in _TAKEN or stage.name.endswith(FEATURES):

@@ -167,6 +167,10 @@ def test_the_papers_numbers_are_the_defaults():
         ('[[stages]]\nname = "a"\nkind = "negatives"\nsettings = { topk = 3 }', "unknown key 'topk'. Did you mean"),
         ('[train]\nepoch = 3\n[[stages]]\nname = "a"\nkind = "encoder"\nexamples = ["labels"]', "unknown key 'epoch'"),
         (
+            '[compare]\nfuse = "rrf"\nbaselines = false\n[[stages]]\nname = "a"\nkind = "negatives"',
+            "does not use baselines, fuse: leave it out",
+        ),
+        (
             '[denoise]\npositive_threshold = 0.1\nnegative_threshold = 0.9\n[[stages]]\nname = "a"\n'
             'kind = "negatives"\n[[stages]]\nname = "b"\nkind = "denoise"\nexamples = ["a"]\ncross_encoder = "x"',
             "negative_threshold = 0.9 must be below",
