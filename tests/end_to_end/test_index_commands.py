@@ -196,7 +196,10 @@ def test_weights_of_terms_rank_a_corpus(made, tiny_checkpoint, tiny_dataset, suc
     data = ("--data", tiny_dataset, "--run", tmp_path / "a.run")
     assert "10 queries by sparse" in succeeds("search", "--sparse", tmp_path / "terms", *data).out
     assert len(read_run(tmp_path / "a.run")) == 10
-    refuses(*encode, "--shards", 2, says=("one vector per text",))
+    succeeds(*encode[:-1], tmp_path / "sharded", "--shards", 2, "--window", 16)
+    succeeds("search", "--sparse", tmp_path / "sharded", *data[:-1], tmp_path / "b.run")
+    assert read_run(tmp_path / "b.run").keys() == read_run(tmp_path / "a.run").keys()
+    refuses(*encode, "--dry-run", says=("weights of terms have no forecast",))
     refuses("search", "--sparse", made.features, *data, says=("holds features, not sparse-features",))
     refuses("graph", "build", tiny_dataset, tmp_path / "terms", says=("holds sparse-features, not features",))
 
