@@ -20,6 +20,7 @@ from gnnretrieval.storage.provenance import sha256_of_json
 KIND = "dataset"
 Qrels = dict[str, dict[str, int]]
 _MOST = 999_999_999  # relevance that a file of judgements can have
+_RECORDS = (Passage, Query)
 
 
 def passages_of(objects: Any) -> list[Passage]:
@@ -140,15 +141,15 @@ def _items(objects: Any, what: str) -> Iterator[tuple[Any, Any]]:
     if isinstance(objects, str | bytes):
         raise InputError(f"{what}: this is one text, and a list of texts is needed.")
     if _is_by_id(objects):
-        yield from objects.items()
+        yield from (
+            (id_, record._asdict() if isinstance(record, _RECORDS) else record) for id_, record in objects.items()
+        )
         return
     for number, record in enumerate(_records(objects, what)):
         if isinstance(record, str):
             yield str(number), record
-        elif isinstance(record, Passage):
-            yield record.id, {"title": record.title, "text": record.text}
-        elif isinstance(record, Query):
-            yield record.id, record.text
+        elif isinstance(record, _RECORDS):
+            yield record.id, record._asdict()
         elif isinstance(record, Mapping):
             yield None, record
         else:

@@ -32,6 +32,7 @@ ROWS = [{"_id": "a", "title": None, "text": "one"}, {"_id": "b", "title": "Two",
         Frame(ROWS),
         iter(ROWS),
         {"a": "one", "b": {"title": "Two", "text": "two"}},
+        {"a": {"text": "one"}, "b": WANTED[1]},
         [{"docno": "a", "contents": "one"}, {"docid": "b", "contents": "two", "title": "Two", "more": 1}],
         [{"id": "a", "text": "one", "title": float("nan")}, {"id": "b", "text": "two", "title": "Two"}],
     ],
@@ -44,6 +45,7 @@ def test_texts_are_numbered_and_whole_numbers_are_ids():
     assert passages_of(["one", "two"]) == [Passage("0", "", "one"), Passage("1", "", "two")]
     assert queries_of([{"qid": 7, "question": "what?"}]) == [Query("7", "what?")]
     assert queries_of({"q": "what?"}) == queries_of([Query("q", "what?")]) == [Query("q", "what?")]
+    assert queries_of({"q": Query("of the key", "what?")}) == [Query("q", "what?")]
 
 
 @pytest.mark.parametrize(
