@@ -217,11 +217,21 @@ def _field(record: Any, kind: str, field: str, place: str, default: str | None =
         wanted, present = ", ".join(COLUMNS[kind][field]), ", ".join(map(str, record)) or "nothing"
         raise InputError(f"{place} has no {field}: wanted one of {wanted}; present: {present}.")
     value = record[name]
-    if value is None or value != value:  # NaN, a data frame's missing value
+    if _is_missing(value):
         if default is not None:
             return default
         raise InputError(f"{place}: its {name} is empty.")
     return value if isinstance(value, str) else _id(value, place)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether a data frame has no value there: None, NaN or pandas' NA."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # NA is neither equal to itself nor unequal
+        return True
+    except ValueError:  # an array
+        return False
 
 
 def _id(value: Any, place: str) -> str:

@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 
 from gnnretrieval import Dataset
@@ -84,6 +85,7 @@ def test_a_mapping_to_passages_judges_them_relevant():
             lambda: passages_of([{"id": "a", "text": "x"}, {"id": "a", "text": "y"}]),
             "passage 2: the id 'a' is repeated",
         ),
+        (lambda: passages_of([{"id": "a", "text": np.array(["x", "y"])}]), "passage 1: array.* is neither a text"),
         (lambda: passages_of([{"id": 1.5, "text": "x"}]), "1.5 is neither a text nor a whole number"),
         (lambda: passages_of([{"id": float("inf"), "text": "x"}]), "inf is neither a text nor a whole number"),
         (lambda: passages_of({"a\tb": "x"}), r"passage 1: the id 'a\\tb' is empty, or has a tab or line break in it"),
@@ -134,6 +136,13 @@ def test_a_data_frame_may_have_its_ids_as_a_column_and_as_its_index():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"id": ["a", "b"], "text": ["one", "two"]})
     assert passages_of(frame.set_index("id", drop=False)) == passages_of(frame) == passages_of(frame.set_index("id"))
+
+
+def test_a_title_that_is_pandas_na_is_none_and_a_text_is_asked_for():
+    pandas = pytest.importorskip("pandas")
+    assert passages_of([{"id": "a", "title": pandas.NA, "text": "one"}]) == [WANTED[0]]
+    with pytest.raises(InputError, match="passage 1: its text is empty"):
+        passages_of([{"id": "a", "text": pandas.NA}])
 
 
 def test_a_series_is_read_by_its_index():
