@@ -182,7 +182,7 @@ def _relevance(record: Mapping[str, Any]) -> Any:
 
 
 def _is_by_id(objects: Any) -> bool:
-    """Whether objects are by id, as a mapping or series, and no table: a Hugging Face dataset maps columns."""
+    """Whether objects are by id, as a mapping or series; Hugging Face's mapping of datasets by split is not."""
     if hasattr(objects, "to_dict"):
         return hasattr(objects, "index") and hasattr(objects, "items") and not hasattr(objects, "columns")
     return isinstance(objects, Mapping) and not hasattr(objects, "column_names")
@@ -197,6 +197,8 @@ def _records(objects: Any, what: str) -> Iterable[Any]:
             frame = frame.reset_index()
         rows: Iterable[Any] = frame.to_dicts() if hasattr(frame, "to_dicts") else frame.to_dict("records")
         return rows
+    if isinstance(objects, Mapping):  # a DatasetDict of Hugging Face
+        raise InputError(f"{what}: these are datasets by name ({', '.join(map(str, objects))}): give one of them.")
     if not isinstance(objects, Iterable):
         raise InputError(f"{what}: a list, a mapping, a data frame or a dataset was expected, not {_kind(objects)}.")
     return objects

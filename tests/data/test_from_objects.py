@@ -22,6 +22,12 @@ class Frame:
         return self.rows
 
 
+class Splits(dict):
+    """What a ``DatasetDict`` of Hugging Face is to us: datasets by split, with the columns of each."""
+
+    column_names = ("id", "text")
+
+
 ROWS = [{"_id": "a", "title": None, "text": "one"}, {"_id": "b", "title": "Two", "text": "two"}]
 
 
@@ -75,6 +81,8 @@ def test_a_mapping_to_passages_judges_them_relevant():
         (lambda: passages_of(3), "a list, a mapping, a data frame or a dataset was expected, not int"),
         (lambda: passages_of([]), "there are no passages"),
         (lambda: passages_of([3]), "number 1 is int"),
+        (lambda: passages_of(Splits(train=ROWS)), r"passages: these are datasets by name \(train\): give one of them"),
+        (lambda: qrels_of(Splits(train=[], test=[])), r"qrels: these are datasets by name \(train, test\)"),
         (
             lambda: passages_of([{"id": "a", "body_of": "x"}]),
             "passage 1 has no text: wanted one of text, .*present: id",
