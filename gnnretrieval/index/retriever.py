@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import index as index_of
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
 
@@ -138,7 +139,7 @@ class Retriever(OpenedIndex):
 
     def search_all(self, questions: Sequence[str], k: int = 10, system: System | None = None) -> list[list[Hit]]:
         """As :meth:`search`, for many questions together: the same passages, and the same scores up to rounding."""
-        _require(questions, k)
+        questions, k = _checked(questions, k)
         self._require_system(system)
         if not self.num_passages or not questions:
             return [[] for _ in questions]
@@ -182,7 +183,7 @@ class Retriever(OpenedIndex):
             raise InputError(f"an array {rows.shape}; wanted (questions, {self.index.meta['dimension']}).")
         if rows.dtype.kind != "f" or not np.isfinite(rows).all():
             raise InputError("questions' vectors must be finite floats.")
-        _require([], k)
+        _, k = _checked([], k)
         if self.index.is_of_sentences:
             return [hits_by_sentences(self.index, vector[None], k) for vector in rows]
         return self._hits(*self.index.search(rows, min(k, self.num_passages)))
@@ -205,9 +206,9 @@ class Retriever(OpenedIndex):
         Raises:
             InputError: A question is empty or not a text, or ``depth`` is below 1.
         """
-        _require([*queries.values()], depth)
+        questions, depth = _checked([*queries.values()], depth)
         if vectors is None:
-            vectors = self.encode([*queries.values()])
+            vectors = self.encode(questions)
         return self._ranker.run(queries, vectors, depth)
 
     def compare(self, question: str, k: int = 10) -> EncoderComparison:
@@ -221,7 +222,7 @@ class Retriever(OpenedIndex):
 
     def compare_all(self, questions: Sequence[str], k: int = 10) -> list[EncoderComparison]:
         """As :meth:`compare`, for many questions together."""
-        _require(questions, k)
+        questions, k = _checked(questions, k)
         baseline = self._baseline
         if not self.num_passages:
             return [EncoderComparison([], [], 0) for _ in questions]
@@ -334,7 +335,7 @@ class Retriever(OpenedIndex):
         Raises:
             InputError: A question is empty or not a text.
         """
-        _require(questions, 1)
+        questions, _ = _checked(questions, 1)
         if len(questions) <= _FEW:
             return self.encoder.encode(questions, "query")
         vectors = np.empty((len(questions), self.encoder.dimension), dtype=np.float32)
@@ -375,9 +376,15 @@ def index_in(path: str | Path) -> Path:
     return path / INDEX if not (path / "meta.json").exists() and find(path / INDEX, KIND).is_dir() else path
 
 
-def _require(questions: Sequence[str], k: int) -> None:
+def _checked(questions: Sequence[str], k: int) -> tuple[list[str], int]:
+    """The questions as a list, and ``k`` as Python's integer: arrays and data frames hold numpy's."""
     if isinstance(questions, str):
         raise InputError("search_all takes a list of questions, and this is one: give [question], or call search.")
+    questions = [*questions]
+    try:
+        k = int(index_of(k))
+    except TypeError:
+        raise InputError(f"k is {k!r}: give a whole number.") from None
     if k < 1:
         raise InputError(f"k is {k}: give 1 or more.")
     for question in questions:
@@ -389,6 +396,7 @@ def _require(questions: Sequence[str], k: int) -> None:
             question.encode()
         except UnicodeEncodeError:  # how Python shows bytes of another encoding, from a terminal or a pipe
             raise InputError(f"the question {question!r} is not UTF-8: give it in UTF-8.") from None
+    return questions, k
 
 
 def _kind(value: object) -> str:

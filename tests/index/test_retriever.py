@@ -170,6 +170,22 @@ def test_k_below_one_is_one_sentence(opened):
         opened.search("words", 0)
 
 
+@pytest.mark.parametrize("k", [2.5, "5", None])
+def test_k_that_is_no_whole_number_is_one_sentence(opened, k):
+    with pytest.raises(InputError, match=rf"k is {k!r}: give a whole number"):
+        opened.search("words", k)
+
+
+def test_questions_and_k_may_be_from_an_array_or_a_data_frame(opened, questions):
+    pandas = pytest.importorskip("pandas")
+    asked, wanted = questions[:3], opened.search_all(questions[:3], 4)
+    vectors = opened.encode(asked)
+    for given in (np.array(asked), pandas.Series(asked, index=[7, 8, 9]), (question for question in asked)):
+        assert opened.search_all(given, np.int64(4)) == wanted
+    assert opened.search_vectors(vectors, np.int64(4)) == wanted
+    assert (opened.encode(pandas.Series(asked)) == vectors).all()
+
+
 def test_a_question_of_a_hundred_thousand_words_is_answered_by_what_the_encoder_reads_of_it(opened, questions):
     long = " ".join([questions[0]] * 20_000)
     assert [hit.id for hit in opened.search(long, 3)] == [hit.id for hit in opened.search(long[:1000], 3)]
