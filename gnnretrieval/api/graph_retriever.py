@@ -30,6 +30,7 @@ from gnnretrieval.index.search import bm25_run
 from gnnretrieval.settings import DEFAULT_MEASURES
 from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.held_out import require_new_queries
+from gnnretrieval.training.gnn.settings import TrainSettings
 
 _DEPTH = 100  # least number of passages per question in the runs that are measured
 
@@ -92,26 +93,32 @@ class GraphRetriever(Retriever):
 
         Raises:
             InputError: the objects do not fit, a query of ``test`` is also one of ``qrels`` or ``dev``, an id has white
-                space and there is a ``test``, or both ``encode`` and ``vectors`` are given.
+                space and there is a ``test``, a setting has no such value, both ``encode`` and ``vectors`` are given,
+                or ``similarity`` is given with neither ``vectors`` nor a function.
             GnnRetrievalError: ``k`` is larger than the number of passages, or a step fails.
         """
         if encode is not None and vectors is not None:
             raise InputError("encode and vectors are both given: give one of them.")
+        if vectors is not None and not (isinstance(vectors, tuple | list) and len(vectors) == 2):
+            raise InputError("vectors is no pair: give (vectors of the passages, vectors of the queries).")
+        encoder = as_encoder(encode, similarity)
+        if similarity != "cosine" and vectors is None and encoder is encode:
+            raise InputError("similarity is of vectors or of a function: give an encoder's in EncoderSettings.")
+        of_graph, of_training = GraphSettings.parse({"k": k}), TrainSettings.parse({"seed": seed})
         workspace = TemporaryDirectory(prefix="gnnretrieval-") if out is None else None
         place = Path(workspace.name if workspace is not None else str(out))
         how: dict[str, Any] = {"overwrite": overwrite}
         dataset = Dataset.from_records(passages, queries, qrels, place / "dataset", dev=dev, test=test, **how)
-        require_k(k, dataset)
+        require_k(of_graph.k, dataset)
         if test is not None:
             require_new_queries(dataset, "test", dataset.split("train").keys())
             require_writable_ids([*dataset.passage_ids, *dataset.split("test")], dataset.path)
-        encoder = as_encoder(encode, similarity)
         if vectors is not None:
             features = Features.from_vectors(dataset, *vectors, place / "features", similarity=similarity, **how)
         else:
             features = Features.encode(dataset, encoder or EncoderSettings(), place / "features", device=device, **how)
-        graph = Graph.build(dataset, features, place / "graph", GraphSettings(k=k), device=device, **how)
-        model = train(graph, place / "model", seed=seed, device=device, **how)
+        graph = Graph.build(dataset, features, place / "graph", of_graph, device=device, **how)
+        model = train(graph, place / "model", of_training, device=device, **how)
         embeddings = embed_passages(model, graph, place / "embeddings", device=device, **how)
         build_index(features, place / BASELINE, **how)
         build_index(embeddings, place / INDEX, **how)

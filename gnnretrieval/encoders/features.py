@@ -110,7 +110,7 @@ class Features(PartArrays):
             dataset,
             opened(passages, passage_ids, dataset.passage_ids, "passages"),
             opened(queries, query_ids, dataset.query_ids, "queries"),
-            VectorSettings(name=name, similarity=similarity, scale=scale),
+            VectorSettings.parse({"name": name, "similarity": similarity, "scale": scale}),
             out,
             overwrite=overwrite,
         )

@@ -38,7 +38,8 @@ class FunctionEncoder:
         scale: Factor on the similarity in the softmax (1 / temperature); None: 20 for cosine, 1 for dot product.
 
     Raises:
-        InputError: There is no name: ``passage`` is a lambda or an object without one, and ``name`` is not given.
+        InputError: There is no name: ``passage`` is a lambda or an object without one, and ``name`` is not given; or
+            ``similarity`` or ``scale`` has no such value.
     """
 
     source = "a Python function"
@@ -56,7 +57,8 @@ class FunctionEncoder:
         if not name or "<lambda>" in name:
             raise InputError("this encoder has no name, by which it is known again: give name=…")
         self._functions: dict[Side, Encode] = {"passage": passage, "query": query or passage}
-        self.settings = EncoderSettings(checkpoint=f"{FUNCTION}{name}", similarity=similarity, scale=scale)
+        given = {"checkpoint": f"{FUNCTION}{name}", "similarity": similarity, "scale": scale}
+        self.settings = EncoderSettings.parse(given)
         self.similarity = similarity_of(self.settings, says_dot=False)
         self._dimension: int | None = None
 

@@ -87,8 +87,12 @@ class ArrayVectors(VectorFile):
     """
 
     def __init__(self, array: Any, ids: Sequence[str], name: str) -> None:
-        rows = np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
-        self.path, self.ids, self._array = Path(f"<{name}>"), ids, rows
+        self.path = Path(f"<{name}>")
+        try:
+            rows = np.asarray(array.detach().cpu() if hasattr(array, "detach") else array)
+        except ValueError:
+            raise InputError("rows of different lengths; wanted floats (vectors, dimensions).", self.path) from None
+        self.ids, self._array = ids, rows
         if rows.ndim != 2 or rows.dtype.kind != "f" or not rows.shape[1]:
             raise InputError(f"an array {rows.shape} of {rows.dtype}; wanted floats (vectors, dimensions).", self.path)
         self.count, self.dimension = rows.shape

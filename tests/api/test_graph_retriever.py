@@ -184,6 +184,15 @@ def test_a_function_encodes_and_a_temporary_place_is_taken_away(objects, tiny_se
         ({"encode": "x", "vectors": (1, 2)}, "encode and vectors are both given"),
         ({"vectors": (np.ones((3, 2)), np.ones((80, 2)))}, "3 vectors, and there are 40 ids"),
         ({"vectors": (np.ones(40), np.ones((80, 2)))}, r"an array \(40,\) of float64"),
+        ({"vectors": ([[1.0], [1.0, 2.0]], np.ones((80, 2)))}, "<vectors of passages>: rows of different lengths"),
+        ({"vectors": np.ones((40, 2))}, "vectors is no pair: give"),
+        ({"vectors": (np.ones((40, 2)), np.ones((80, 2))), "similarity": "cosin"}, "similarity: input should be"),
+        ({"encode": len, "similarity": "cosin"}, "similarity: input should be 'auto', 'cosine' or 'dot'"),
+        ({"encode": "a checkpoint", "similarity": "dot"}, "similarity is of vectors or of a function"),
+        ({"similarity": "dot"}, "similarity is of vectors or of a function"),
+        ({"k": 0}, r"k: input should be greater than or equal to 1 \(found 0\)"),
+        ({"k": "many"}, "k: input should be a valid integer"),
+        ({"seed": -1}, "seed: input should be greater than or equal to 0"),
     ],
 )
 def test_what_cannot_be_fitted_is_a_sentence(objects, given, message):
