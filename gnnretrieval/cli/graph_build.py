@@ -32,6 +32,7 @@ _SECTIONS = {
     ),
     "In shards": SHARDS,
 }
+_OF_PAIRS = ("cross_encoder", "pair_tokens")  # what a cross-encoder reads pairs by
 
 
 @click.command(cls=SectionedCommand, sections=_SECTIONS)
@@ -80,6 +81,12 @@ def build(
     if edge_file is not None:
         given.setdefault("edge_vectors", "file")
     parsed = GraphSettings.parse(given)
+    if "probes" in given and parsed.search == "exact":
+        raise click.UsageError("--probes goes with --search faiss.")
+    if not parsed.reads_pairs and (unread := next((name for name in _OF_PAIRS if name in given), None)):
+        raise click.UsageError(
+            f"--{unread.replace('_', '-')} goes with --edge-vectors cross-encoder, or the edge feature probability."
+        )
     opened = Dataset.open(dataset, qrels, where)
     if dry_run:
         from gnnretrieval.graph.dry_run import forecast_graph
@@ -144,6 +151,8 @@ def add(
     from gnnretrieval.graph.store import open_graph
     from gnnretrieval.storage.places import settle
 
+    if split is not None and queries is None:
+        raise click.UsageError("--split goes with --queries.")
     settle(store, "graph")
     additions = read_additions(
         open_graph(store),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from gnnretrieval.cli.options import (
     PATH,
@@ -60,10 +61,10 @@ def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overw
     given = settings_from(IndexSettings, settings)
     if (named := given_workers()) and "parts" not in given:
         raise click.UsageError(f"--{named[0]} says who builds the parts of an index: give --parts too.")
-    if changed and (sentences or given):
+    if changed and (sentences or given or overwrite):
         raise click.UsageError(
-            "--changed goes with a GNN-encoder's embeddings alone: the index stays of its kind, and --sentences and "
-            "settings are of a new one."
+            "--changed goes with a GNN-encoder's embeddings alone: the index stays of its kind, and --sentences, "
+            "--overwrite and settings are of a new one."
         )
     of_features = kind_of(vectors) == FEATURES
     name = "index-sentences" if sentences else "index-dual-encoder" if of_features else "index"
@@ -164,8 +165,9 @@ def export(
         raise click.UsageError("give --out FILE, --dsn DATABASE, --qdrant PLACE or --lancedb PLACE: one of them.")
     if hnsw and dsn is None and qdrant is None:
         raise click.UsageError("--hnsw goes with --dsn and --qdrant.")
-    if overwrite and out is not None:
-        raise click.UsageError("--overwrite goes with a database.")
+    table_given = click.get_current_context().get_parameter_source("table") is ParameterSource.COMMANDLINE
+    if out is not None and (overwrite or table_given):
+        raise click.UsageError(f"{'--overwrite' if overwrite else '--table'} goes with a database.")
     opened = open_index(place)
     if out is not None:
         files = write_vectors(opened, out)

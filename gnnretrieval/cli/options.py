@@ -294,6 +294,8 @@ def _where(context: click.Context, parameter: click.Parameter, values: tuple[str
 def explainer_of(store: Graph, model: Path | None, features: Path | None) -> Explainer | None:
     """The explainer of a graph's edges by the GNN-encoder at ``model``; None without a model."""
     if model is None:
+        if features is not None:
+            raise click.UsageError("--features goes with --model.")
         return None
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.index.explain import explainer_of as explainer_of_model

@@ -84,6 +84,35 @@ def test_an_option_of_datasets_is_not_ignored_with_a_question(option, made, refu
     refuses("search", "anything", "--index", made.index, *option, says=(option[0],))
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--probes", 0.5), "--probes goes with --search faiss"),
+        (("--cross-encoder", "x"), "--cross-encoder goes with --edge-vectors cross-encoder"),
+        (("--pair-tokens", 64), "--pair-tokens goes with --edge-vectors cross-encoder"),
+    ],
+)
+def test_an_option_of_a_graph_is_not_ignored_without_the_one_it_belongs_to(options, says, refuses_graph):
+    refuses_graph(*options, says=(says,))
+
+
+@pytest.mark.parametrize("command", ["neighbors", "view"])
+def test_features_are_not_ignored_without_a_model(command, made, refuses):
+    refuses("graph", command, made.graph, "p01", "--features", made.features, says=("--features goes with --model",))
+
+
+def test_an_option_of_an_index_is_not_ignored_where_it_has_no_effect(made, refuses, tmp_path):
+    file = tmp_path / "vectors.npy"
+    refuses("index", "export", made.index, "--out", file, "--table", "mine", says=("--table goes with",), out=file)
+    changed = ("index", "build", made.embeddings, "--changed", "--out", made.index)
+    refuses(*changed, "--overwrite", says=("--overwrite and settings are of a new one",))
+
+
+def test_a_split_of_no_new_questions_is_refused(made, refuses):
+    add = ("graph", "add", made.graph, "--passages", made.data / "corpus.jsonl", "--split", "x")
+    refuses(*add, says=("--split goes with --queries",))
+
+
 def test_explaining_a_dual_encoder_s_index_is_refused(made, refuses):
     says = ("--explain needs the index of a GNN-encoder",)
     refuses("search", "anything", "--index", made.baseline_index, "--explain", says=says)
