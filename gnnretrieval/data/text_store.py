@@ -134,7 +134,11 @@ class TextStore:
     def _rows(
         self, statement: str, values: Sequence[Any] = (), *, types: tuple[type, ...], whole: bool = False
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows with values of these ``types``; ``whole``: the statement reads a whole table."""
+        """Rows with values of these ``types``; ``whole``: the statement reads a whole table.
+
+        Raises:
+            InputError: A value is a text with half a character in it: how Python shows bytes of another encoding.
+        """
         if self._guard is not None:
             self._guard.allow(whole)
         try:
@@ -142,6 +146,8 @@ class TextStore:
                 if tuple(map(type, row)) != types:
                     raise self._damaged(f"a value of another type than {' and '.join(kind.__name__ for kind in types)}")
                 yield row
+        except UnicodeEncodeError as error:
+            raise InputError(f"{error.object!r} is not UTF-8: give it in UTF-8.") from None
         except (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError) as error:
             raise self._damaged(error) from None
 

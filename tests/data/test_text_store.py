@@ -7,7 +7,7 @@ import pytest
 from gnnretrieval.data import sqlite_files
 from gnnretrieval.data.records import Passage
 from gnnretrieval.data.text_store import QueryRow, TextStore, passage_rows
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.errors import ArtifactError, InputError
 
 
 @pytest.fixture
@@ -26,6 +26,22 @@ def test_texts_come_by_row_in_the_order_asked(path):
         assert store.counts() == (2, 1)
         assert store.rows_of_queries(["q", "none"]) == {"q": 0}
         assert store.query_rows_of_split("train") == [0]
+
+
+@pytest.mark.parametrize(
+    "look_up",
+    [
+        lambda store: store.rows_of_passages(["caf\udce9"]),
+        lambda store: store.rows_of_queries(["caf\udce9"]),
+        lambda store: store.passage_by_id("caf\udce9"),
+        lambda store: store.query_by_id("caf\udce9"),
+        lambda store: store.rows_named("caf\udce9", 5),
+        lambda store: store.ids_beside("passages", "caf\udce9"),
+    ],
+)
+def test_an_id_of_another_encoding_is_a_sentence(path, look_up):
+    with TextStore(path) as store, pytest.raises(InputError, match=r"'caf\\udce9' is not UTF-8: give it in UTF-8"):
+        look_up(store)
 
 
 def test_what_is_added_is_there_at_the_end_of_the_block_or_not_at_all(path):

@@ -132,6 +132,10 @@ def test_a_node_that_is_not_there(made, refuses):
     refuses("graph", "neighbors", made.graph, "nobody", "--query", says=(made.graph, "no query", "'nobody'"))
 
 
+def test_a_node_of_another_encoding_is_refused(made, refuses):
+    refuses("graph", "neighbors", made.graph, "caf\udce9", says=("is not UTF-8: give it in UTF-8",))
+
+
 def test_a_query_s_id_without_query_is_recognised(made, refuses):
     refuses("graph", "neighbors", made.graph, "train-00", says=("--query",))
 
