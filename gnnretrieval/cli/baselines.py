@@ -9,7 +9,7 @@ import click
 from gnnretrieval.baselines import BASELINES, LEXICAL
 from gnnretrieval.cli.evaluate import MEASURES
 from gnnretrieval.cli.options import PATH, beside, device_option, json_option, out_beside_option, overwrite_option
-from gnnretrieval.cli.output import echo, echo_json, echo_next
+from gnnretrieval.cli.output import echo, echo_json, echo_next, quoted
 
 
 @click.command()
@@ -66,4 +66,6 @@ def baselines(
         echo_json({"chosen": made.meta["chosen"], **comparison.as_json()})
         return
     echo("\n".join([*made.lines(), "", format_comparison(comparison)]))
-    echo_next(f"gnnretrieval compare {out}/*.run GNN_ENCODER.run --data {dataset.path} --baseline {best}")
+    echo_next(
+        f"gnnretrieval compare {quoted(out)}/*.run GNN_ENCODER.run --data {quoted(dataset.path)} --baseline {best}"
+    )

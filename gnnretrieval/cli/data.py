@@ -16,7 +16,7 @@ from gnnretrieval.cli.options import (
     out_beside_option,
     overwrite_option,
 )
-from gnnretrieval.cli.output import echo, echo_json, echo_next
+from gnnretrieval.cli.output import echo, echo_json, echo_next, quoted
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
@@ -62,7 +62,7 @@ def docstrings(out: Path, summaries: Summaries, overwrite: bool) -> None:
     made = make_docstring_corpus(out, summaries, overwrite=overwrite)
     counts = made.meta["counts"]
     echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
-    echo_next(f"gnnretrieval data inspect {out}, then gnnretrieval encoder encode {out}")
+    echo_next(f"gnnretrieval data inspect {quoted(out)}, then gnnretrieval encoder encode {quoted(out)}")
 
 
 @data.command()
@@ -86,7 +86,7 @@ def sentences(dataset: Path, out: Path | None, qrels: str, where: dict[str, str]
     made = make_sentence_dataset(Dataset.open(dataset, qrels, where), out, overwrite=overwrite)
     counts = made.meta["counts"]
     echo(f"{out}: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items()))
-    echo_next(f"gnnretrieval encoder encode {out} --sentences token")
+    echo_next(f"gnnretrieval encoder encode {quoted(out)} --sentences token")
 
 
 @data.command()

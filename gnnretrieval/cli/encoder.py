@@ -22,7 +22,7 @@ from gnnretrieval.cli.options import (
     shard_options,
     sharding_of,
 )
-from gnnretrieval.cli.output import echo, echo_next, echo_shard
+from gnnretrieval.cli.output import echo, echo_next, echo_shard, quoted
 from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -94,7 +94,9 @@ def encode(
             f"{out}: {sparse.meta['num_passages']:,} passages and {sparse.meta['num_queries']:,} queries, "
             f"{sparse.meta['num_passage_terms'] / sparse.meta['num_passages']:,.1f} terms a passage"
         )
-        echo_next(f"gnnretrieval search --sparse {out} --data {part_of(dataset, qrels, where)} --run sparse.run")
+        echo_next(
+            f"gnnretrieval search --sparse {quoted(out)} --data {part_of(dataset, qrels, where)} --run sparse.run"
+        )
         return
     if dry_run:
         from gnnretrieval.encoders.dry_run import forecast_encoding
@@ -110,7 +112,7 @@ def encode(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
         f"{made.meta['dimension']} dimensions"
     )
-    echo_next(f"gnnretrieval graph build {part_of(dataset, qrels, where)} {out}")
+    echo_next(f"gnnretrieval graph build {part_of(dataset, qrels, where)} {quoted(out)}")
 
 
 @encoder.command("import")
@@ -166,4 +168,4 @@ def import_(
         f"{out}: {made.meta['num_passages']:,} passages and {made.meta['num_queries']:,} queries, "
         f"{made.meta['dimension']} dimensions, imported from {parsed.name}"
     )
-    echo_next(f"gnnretrieval graph build {part_of(dataset, qrels, where)} {out}")
+    echo_next(f"gnnretrieval graph build {part_of(dataset, qrels, where)} {quoted(out)}")

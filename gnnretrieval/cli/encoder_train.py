@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnnretrieval.cli.options import PATH, device_option, json_option
-from gnnretrieval.cli.output import echo, echo_json, echo_next
+from gnnretrieval.cli.output import echo, echo_json, echo_next, quoted
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.stages import timed_stage
 
@@ -77,9 +77,9 @@ def train(
     encoders = [name for name, artifact in made.made.items() if artifact.meta["kind"] == "encoder"]
     readers = [name for name, artifact in made.made.items() if artifact.meta["kind"] == "reader"]
     if readers:
-        echo_next(f'gnnretrieval answer "a question" --index INDEX --reader {out / readers[-1]}')
+        echo_next(f'gnnretrieval answer "a question" --index INDEX --reader {quoted(out / readers[-1])}')
     elif encoders:
-        echo_next(f"gnnretrieval encoder encode {made.dataset.path} --checkpoint {out / encoders[-1]}")
+        echo_next(f"gnnretrieval encoder encode {quoted(made.dataset.path)} --checkpoint {quoted(out / encoders[-1])}")
 
 
 @click.command()

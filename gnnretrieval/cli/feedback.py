@@ -17,7 +17,7 @@ from gnnretrieval.cli.options import (
     out_beside_option,
     overwrite_option,
 )
-from gnnretrieval.cli.output import echo, echo_json, echo_next
+from gnnretrieval.cli.output import echo, echo_json, echo_next, quoted
 from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.errors import InputError
@@ -123,7 +123,7 @@ def import_(
         echo(report.to_text())
     if hard_negatives is not None:
         _write_hard_negatives(made, hard_negatives, overwrite)
-    echo_next(f"gnnretrieval data inspect {out}, then gnnretrieval encoder encode {out}")
+    echo_next(f"gnnretrieval data inspect {quoted(out)}, then gnnretrieval encoder encode {quoted(out)}")
 
 
 def _write_hard_negatives(made: ImportedFeedback, out: Path, overwrite: bool) -> None:
@@ -155,7 +155,7 @@ def fetch(query: Path, database: str, out: Path | None) -> None:
     except (OSError, UnicodeDecodeError):
         raise InputError("not a readable text file; wanted one with a SELECT.", query) from None
     echo(f"{out}: {fetch_events(text, database, out):,} events")
-    echo_next(f"gnnretrieval feedback import {out} --passages PASSAGES")
+    echo_next(f"gnnretrieval feedback import {quoted(out)} --passages PASSAGES")
 
 
 @feedback.command()
@@ -196,7 +196,7 @@ def simulate(
     else:
         echo(f"{out}\n{report.to_text()}")
     splits = f"--dev-from {report.dev_from} --test-from {report.test_from}"
-    echo_next(f"gnnretrieval feedback import {out} --passages {dataset} {splits}")
+    echo_next(f"gnnretrieval feedback import {quoted(out)} --passages {quoted(dataset)} {splits}")
 
 
 @feedback.command()

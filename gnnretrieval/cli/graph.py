@@ -10,7 +10,7 @@ from gnnretrieval.cli.graph_build import add, build
 from gnnretrieval.cli.graph_export import export
 from gnnretrieval.cli.graph_view import view
 from gnnretrieval.cli.options import PATH, explainer_of, json_option
-from gnnretrieval.cli.output import echo, echo_json, echo_next
+from gnnretrieval.cli.output import echo, echo_json, echo_next, quoted
 from gnnretrieval.progress import say
 
 
@@ -51,7 +51,7 @@ def inspect(store: Path, data: Path | None, most: int, as_json: bool, html: Path
         echo_json(report.as_json())
     else:
         echo(report.to_text())
-        echo_next(f"gnnretrieval train {store}")
+        echo_next(f"gnnretrieval train {quoted(store)}")
 
 
 @graph.command()

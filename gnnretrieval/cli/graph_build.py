@@ -20,7 +20,7 @@ from gnnretrieval.cli.options import (
     shard_options,
     sharding_of,
 )
-from gnnretrieval.cli.output import echo, echo_next, echo_shard
+from gnnretrieval.cli.output import echo, echo_next, echo_shard, quoted
 from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.graph.settings import GraphSettings
@@ -115,7 +115,7 @@ def build(
         overwrite=overwrite,
     )
     echo(f"{out}: {made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges")
-    echo_next(f"gnnretrieval train {out}, or first gnnretrieval graph inspect {out}")
+    echo_next(f"gnnretrieval train {quoted(out)}, or first gnnretrieval graph inspect {quoted(out)}")
 
 
 @click.command()

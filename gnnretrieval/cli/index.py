@@ -18,7 +18,7 @@ from gnnretrieval.cli.options import (
     overwrite_option,
     worker_options,
 )
-from gnnretrieval.cli.output import echo, echo_json, echo_next
+from gnnretrieval.cli.output import echo, echo_json, echo_next, quoted
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.index.settings import IndexSettings
 
@@ -78,7 +78,7 @@ def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overw
         made = build_index(source, out, parsed, sentences=sentences, sharding=sharding, overwrite=overwrite)
     echo(made.inspect().to_text())
     explained = "" if of_features else " --explain"
-    echo_next(f'gnnretrieval search "a question" --index {out}{explained}, or gnnretrieval serve {out}')
+    echo_next(f'gnnretrieval search "a question" --index {quoted(out)}{explained}, or gnnretrieval serve {quoted(out)}')
 
 
 @index.command()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gnnretrieval.cli.options import PATH, beside, named_after, out_beside_option, overwrite_option
-from gnnretrieval.cli.output import echo, echo_next
+from gnnretrieval.cli.output import echo, echo_next, quoted
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.maps.settings import MapSettings
 from gnnretrieval.serve.settings import MOST, MOST_TEXTS
@@ -43,7 +43,7 @@ def build(source: Path, out: Path | None, overwrite: bool, **settings: Any) -> N
     out = out or beside(embeddings.path, "map")
     made = build_map(embeddings, out, MapSettings.parse(settings_from(MapSettings, settings)), overwrite=overwrite)
     echo("\n".join(_lines(made, out)))
-    echo_next(f"gnnretrieval map view {out}, and then open {out}.html in a browser")
+    echo_next(f"gnnretrieval map view {quoted(out)}, and then open {out}.html in a browser")
 
 
 @map_.command()

@@ -18,7 +18,7 @@ from gnnretrieval.cli.options import (
     shards_option,
     worker_options,
 )
-from gnnretrieval.cli.output import echo, echo_next
+from gnnretrieval.cli.output import echo, echo_next, quoted
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.mining.denoise import DenoiseSettings
 from gnnretrieval.mining.negatives import NegativeSettings
@@ -69,7 +69,9 @@ def negatives(
     vectors = open_features(features) if features is not None else None
     out = out or beside(dataset, "negatives")
     _echo(mine_negatives(opened, parsed, out, features=vectors, device=device, overwrite=overwrite))
-    echo_next(f"gnnretrieval mine denoise {out}, or gnnretrieval train GRAPH --layer gat --examples {out}")
+    echo_next(
+        f"gnnretrieval mine denoise {quoted(out)}, or gnnretrieval train GRAPH --layer gat --examples {quoted(out)}"
+    )
 
 
 @mine.command("denoise")
@@ -100,7 +102,7 @@ def denoise_(
     dataset = Dataset.open(data or opened.made_from("dataset"), provenance["qrels"], provenance.get("where"))
     out = out or beside(examples, "denoised")
     _echo(denoise(dataset, opened, parsed, out, device=device, sharding=sharding, overwrite=overwrite))
-    echo_next(f"gnnretrieval train GRAPH --layer gat --examples {out}")
+    echo_next(f"gnnretrieval train GRAPH --layer gat --examples {quoted(out)}")
 
 
 @mine.command("pseudo-label")
@@ -140,7 +142,7 @@ def pseudo_label_(
     opened, vectors = Dataset.open(dataset, qrels, where), open_features(features)
     out = out or beside(dataset, "pseudo-labels")
     _echo(pseudo_label(opened, vectors, parsed, out, device=device, sharding=sharding, overwrite=overwrite))
-    echo_next(f"gnnretrieval train GRAPH --layer gat --examples {out}")
+    echo_next(f"gnnretrieval train GRAPH --layer gat --examples {quoted(out)}")
 
 
 def _echo(made: Examples) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print ``text`` to standard output, or to standard error; control characters are shown, not sent."""
     click.echo(printable(text), err=err, nl=nl)
+
+
+def quoted(path: Path | str) -> str:
+    """A path as a word of a command that can be pasted into a shell."""
+    return shlex.quote(str(path))
 
 
 def echo_next(command: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from gnnretrieval.cli.options import PATH, beside, device_option, out_beside_option, overwrite_option, verify_option
-from gnnretrieval.cli.output import echo, echo_next
+from gnnretrieval.cli.output import echo, echo_next, quoted
 from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.training.gnn.settings import TrainSettings
@@ -113,8 +113,9 @@ def train(
         f"{out}: dev RR@10 {100 * chosen['RR@10']:.1f}, dual-encoder {100 * before:.1f} "
         f"({made.meta['dev']['queries']:,} queries; {what_was_kept(made.meta['dev'])})"
     )
-    features_of = f"gnnretrieval encoder encode {dataset.path} --checkpoint {out} --out {out}-features"
-    echo_next(features_of if made.has_encoder else f"gnnretrieval embed {out}")
+    words = f"{quoted(dataset.path)} --checkpoint {quoted(out)} --out {quoted(f'{out}-features')}"
+    features_of = f"gnnretrieval encoder encode {words}"
+    echo_next(features_of if made.has_encoder else f"gnnretrieval embed {quoted(out)}")
 
 
 @click.command()
@@ -164,4 +165,4 @@ def embed(
         common: dict[str, Any] = {"device": device, "memory": budget, "overwrite": overwrite}
         made = embed_passages(opened, store, out, features=given, **common)
     echo(f"{out}: {made.meta['num_passages']:,} passages, {made.meta['dimension']} dimensions")
-    echo_next(f"gnnretrieval index build {out}{' --changed' if changed else ''}")
+    echo_next(f"gnnretrieval index build {quoted(out)}{' --changed' if changed else ''}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from gnnretrieval.cli.options import PATH, columns_option, device_option, json_option
-from gnnretrieval.cli.output import echo, echo_json, echo_next
+from gnnretrieval.cli.output import echo, echo_json, echo_next, quoted
 from gnnretrieval.progress import say
 
 
@@ -60,7 +60,7 @@ def update(
     else:
         echo(report.to_text())
     if report.outcome == "first version":
-        echo_next(f"gnnretrieval serve {out or live_directory(recipe)} --watch 10")
+        echo_next(f"gnnretrieval serve {quoted(out or live_directory(recipe))} --watch 10")
 
 
 @click.command()

@@ -321,21 +321,22 @@ def test_the_next_command_selects_the_same_part_of_the_dataset():
 def test_each_command_names_the_next_and_puts_its_results_beside_its_input(
     succeeds, tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch
 ):
-    data = shutil.copytree(tiny_dataset, tmp_path / "data")
+    place = tmp_path / "my work"  # each command can be pasted as it is printed
+    data = shutil.copytree(tiny_dataset, place / "data")
     said = succeeds("encoder", "encode", data, "--checkpoint", tiny_checkpoint, "--precision", "float32").err
     for made in ("graph", "model", "embeddings", "index"):
         command = next(line for line in said.splitlines() if line.startswith("Next: ")).removeprefix("Next: ")
         words = shlex.split(command.split(", ")[0])[1:]
         said = succeeds(*words).err
-        assert (tmp_path / made / "meta.json").is_file()
-    assert f"gnnretrieval serve {tmp_path / 'index'}" in said
-    succeeds("baselines", tmp_path / "graph", "--only", "label-mean")
-    succeeds("index", "build", tmp_path / "features")
+        assert (place / made / "meta.json").is_file()
+    assert f"gnnretrieval serve '{place / 'index'}'" in said
+    succeeds("baselines", place / "graph", "--only", "label-mean")
+    succeeds("index", "build", place / "features")
     mined = succeeds("mine", "negatives", data).err
-    assert f"Next: gnnretrieval mine denoise {tmp_path / 'negatives'}" in mined
+    assert f"Next: gnnretrieval mine denoise '{place / 'negatives'}'," in mined
     succeeds("data", "convert", data, "--to", "tsv")
-    succeeds("graph", "export", tmp_path / "graph")
+    succeeds("graph", "export", place / "graph")
     written = {"baselines", "index-dual-encoder", "negatives", "data-tsv", "edges.tsv"}
-    assert written <= {path.name for path in tmp_path.iterdir()}
-    monkeypatch.chdir(tmp_path / "graph")
+    assert written <= {path.name for path in place.iterdir()}
+    monkeypatch.chdir(place / "graph")
     assert "reused" in succeeds("baselines", ".", "--only", "label-mean").err
