@@ -189,5 +189,5 @@ class GraphRetriever(Retriever):
         return {
             "bm25": bm25_run(bm25, asked, dataset.passage_ids, depth),
             "dual-encoder": dual.run(asked, depth, vectors=vectors),
-            self.system: self.run(asked, depth, vectors=vectors),
+            self.name: self.run(asked, depth, vectors=vectors),
         }

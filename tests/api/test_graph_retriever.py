@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 import gnnretrieval
-from gnnretrieval import Dataset, Features, FunctionEncoder, GNNEncoderModel, Graph, GraphRetriever, Index, Retriever
+from gnnretrieval import (
+    Dataset,
+    Features,
+    FunctionEncoder,
+    GNNEncoderModel,
+    Graph,
+    GraphRetriever,
+    Index,
+    RankingSettings,
+    Retriever,
+)
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
@@ -79,6 +89,12 @@ def test_its_evaluation_has_the_baselines_and_tests_against_the_best_of_them(fit
     ]
     with pytest.raises(InputError, match="go together"):
         fitted.evaluate(queries)
+
+
+def test_an_evaluation_names_what_ranks_together_with_the_index(fitted):
+    joined = GraphRetriever.open(fitted.index.path, ranking=RankingSettings(hybrid=True))
+    found = joined.evaluate(measures=["RR@10"], baselines=False)
+    assert [system.name for system in found.systems] == ["bm25", "dual-encoder", "gnn-encoder+bm25"]
 
 
 @pytest.mark.parametrize(("taken", "place"), [("train", "the graph"), ("dev", "split 'dev', which chooses settings")])
