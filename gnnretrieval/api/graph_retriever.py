@@ -185,9 +185,10 @@ class GraphRetriever(Retriever):
     def _runs(self, dataset: Dataset, asked: dict[str, str], depth: int) -> dict[str, Run]:
         bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
         vectors = self.encode([*asked.values()])
+        before = vectors if self._encoder_before is self.encoder else self._encode_before([*asked.values()])
         dual = Retriever(open_index(self.index.path.resolve().parent / BASELINE))
         return {
             "bm25": bm25_run(bm25, asked, dataset.passage_ids, depth),
-            "dual-encoder": dual.run(asked, depth, vectors=vectors),
+            "dual-encoder": dual.run(asked, depth, vectors=before),
             self.name: self.run(asked, depth, vectors=vectors),
         }

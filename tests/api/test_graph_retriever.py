@@ -1,5 +1,6 @@
 import inspect
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.evaluation import compare, evaluate
+from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.train import train_gnn
 
 
@@ -95,6 +97,20 @@ def test_an_evaluation_names_what_ranks_together_with_the_index(fitted):
     joined = GraphRetriever.open(fitted.index.path, ranking=RankingSettings(hybrid=True))
     found = joined.evaluate(measures=["RR@10"], baselines=False)
     assert [system.name for system in found.systems] == ["bm25", "dual-encoder", "gnn-encoder+bm25"]
+
+
+def test_the_dual_encoder_is_asked_by_its_own_vectors_where_another_was_trained_with_the_model(fitted, tmp_path):
+    place = shutil.copytree(fitted.index.path.parent, tmp_path / "run")
+    graph = Graph.open(place / "graph")
+    given = {"mode": "joint", "precision": "float32", "epochs": 2, "batch_size": 8, "evidence": 1}
+    model = gnnretrieval.train(graph, place / "model-joint", **given, dual_encoder={"encoder_learning_rate": 1e-3})
+    features = Features.encode(graph.dataset(), str(model.path), place / "features-joint")
+    embeddings = embed_passages(model, graph, place / "embeddings-joint", features=features)
+    Index.build(embeddings, place / "index-joint")
+    for retriever in (fitted, joint := GraphRetriever.open(place / "index-joint")):
+        (dual,) = [one for one in retriever.evaluate(baselines=False).systems if one.name == "dual-encoder"]
+        assert dual.measures == fitted.evaluate(baselines=False).systems[1].measures
+    assert not np.allclose(joint.encode(["a question"]), fitted.encode(["a question"]))
 
 
 @pytest.mark.parametrize(("taken", "place"), [("train", "the graph"), ("dev", "split 'dev', which chooses settings")])
