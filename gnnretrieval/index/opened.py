@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from gnnretrieval.data.text_store import TextStore
@@ -38,6 +39,7 @@ class OpenedIndex:
         device: Device that encodes questions.
         ranking: What ranks together with the index.
         place: Where the index was opened. A link there may lead to another version later.
+        lock: For callers in several threads, to hold while one of them asks.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class OpenedIndex:
         self._given, self._endpoint = encoder, endpoint
         self._older: OpenedIndex | None = None
         self.place = index.path
+        self.lock = Lock()
 
     @cached_property
     def encoder(self) -> TextEncoder:

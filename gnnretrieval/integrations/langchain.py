@@ -31,11 +31,13 @@ class LangChainRetriever(BaseRetriever):
     system: System | None = None
 
     def _get_relevant_documents(self, query: str, *, run_manager: CallbackManagerForRetrieverRun) -> list[Document]:
+        with self.retriever.lock:  # LangChain's batches and parallel chains ask in threads
+            hits = self.retriever.search(query, self.k, self.system)
         return [
             Document(
                 id=hit.id,
                 page_content=hit.text,
                 metadata={"id": hit.id, "title": hit.title, "score": hit.score, "rank": hit.rank},
             )
-            for hit in self.retriever.search(query, self.k, self.system)
+            for hit in hits
         ]

@@ -1,3 +1,6 @@
+import threading
+import time
+
 import pytest
 
 pytest.importorskip("langchain_core", reason="no langchain-core here: pip install '.[langchain]'")
@@ -23,3 +26,25 @@ def test_it_is_a_runnable_that_chains_and_batches(retriever, questions):
     asked = list(questions.values())[:3]
     expected = [[hit.id for hit in hits] for hits in retriever.search_all(asked, 2)]
     assert chain.batch(asked, config={"max_concurrency": 1}) == expected
+
+
+def test_questions_asked_in_threads_are_answered_one_after_another(retriever, monkeypatch):
+    from langchain_core.runnables import RunnableParallel
+
+    from gnnretrieval.integrations.langchain import LangChainRetriever
+
+    inside, together, search = threading.Semaphore(), [], retriever.search
+
+    def slow_search(*asked):
+        if not inside.acquire(blocking=False):
+            together.append(asked)
+            return []
+        time.sleep(0.02)
+        found = search(*asked)
+        inside.release()
+        return found
+
+    monkeypatch.setattr(retriever, "search", slow_search)
+    gnn, dual = (LangChainRetriever(retriever=retriever, k=2, system=system) for system in (None, "dual-encoder"))
+    RunnableParallel(gnn=gnn, dual=dual).batch(["one", "two", "three"])
+    assert not together
