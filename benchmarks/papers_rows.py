@@ -206,7 +206,7 @@ def other_trainings() -> str:
     systems = figures["systems"]
     names = {"DPR": "dpr", "RetroMAE and DPR": "retromae", "RocketQA, step 1": "step-1", "RocketQAv2": "rocketqav2"}
     names |= {"Condenser and DPR": "condenser", "coCondenser and DPR": "cocondenser"}
-    names |= {"SPLADE": "splade", "term weights as of DeepCT": "term-weights"}
+    names |= {"SPLADE": "splade", "term weights in place of DeepCT's": "term-weights"}
     values = ", ".join(f"{name} {systems[of]['RR@10']:.1f}" for name, of in names.items())
     return (
         f"Trained briefly on the same sample ({page_link('small_encoders', 'page')}; seeds: {figures['seeds']}): "

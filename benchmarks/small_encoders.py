@@ -21,7 +21,7 @@ from typing import Any
 import click
 from late_interaction import DEPTH, QUICK_TOKENS, RECALL, RESULTS, RR, SQUAD, OneSet, Values
 from same_labels import mean_by_question, tested
-from same_labels_page import GNN, difference
+from same_labels_page import difference
 
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.encoders.bm25 import BM25
@@ -194,12 +194,6 @@ def markdown(results: Mapping[str, Any]) -> str:
     ]
     lines += ["", f"Weights beside the GNN-encoder, by seed: {'; '.join(weights)}."]
     lines += ["", f"Revision {results['git_revision']}."]
-    if older := results.get("older"):
-        names = "; ".join(NAMES[name] for name in older["systems"])
-        lines += [
-            "",
-            f"Measured at revision {older['revision']}, against the GNN-encoder of then ({older[GNN]:.1f}): {names}.",
-        ]
     return "\n".join(lines) + "\n"
 
 
