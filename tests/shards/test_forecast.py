@@ -27,6 +27,11 @@ def test_by_hand_shards_are_done_in_whole_rounds():
     assert text.splitlines()[-1] == "a dry run: nothing was made"
 
 
+def test_a_fast_rate_is_written_out_in_digits():
+    assert "in 10 shards, 18,642 a second by one worker" in stage(rate=18_641.7).to_text()
+    assert "in 10 shards, 0.25 a second by one worker" in stage(rate=0.25).to_text()
+
+
 def test_a_measurement_takes_more_units_until_it_takes_long_enough(monkeypatch):
     now, done = [0.0], []
 
