@@ -39,15 +39,21 @@ encoder.add_command(train)
 encoder.add_command(inspect)
 
 
+_OF_ENDPOINT = [
+    "dimensions",
+    "input_types",
+    "key_variable",
+    "batch_texts",
+    "concurrency",
+    "requests_per_minute",
+    "price",
+]
 _SECTIONS = {
     "A checkpoint": (
         *("query_checkpoint", "max_tokens", "query_max_tokens", "sentences", "sparse", "own_terms", "precision"),
         *("token_budget", "device"),
     ),
-    "An embeddings endpoint": (
-        *("endpoint", "dimensions", "input_types", "key_variable", "batch_texts", "concurrency"),
-        *("requests_per_minute", "price"),
-    ),
+    "An embeddings endpoint": ("endpoint", *_OF_ENDPOINT),
     "In shards": SHARDS,
 }
 
@@ -84,6 +90,10 @@ def encode(
     from gnnretrieval.encoders.sparse_features import encode_sparse
     from gnnretrieval.encoders.trained import trained_settings
 
+    if settings["endpoint"] is None:
+        for name in _OF_ENDPOINT:
+            if settings[name] is not None:
+                raise click.UsageError(f"--{name.replace('_', '-')} goes with --endpoint.")
     out = out or beside(dataset, "features")
     shard, storage, sharding = shard_of(settings), settings["storage"], sharding_of(settings)
     parsed = EncoderSettings.parse(settings_from(EncoderSettings, settings))

@@ -79,12 +79,18 @@ def _as_text(default: Any) -> str:
 
 
 def _is_tuple(annotation: Any) -> bool:
-    return typing.get_origin(annotation) is tuple
+    return typing.get_origin(_without_none(annotation)) is tuple
+
+
+def _without_none(annotation: Any) -> Any:
+    """The type of a setting that is given, where it may also be None."""
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        (annotation,) = (part for part in typing.get_args(annotation) if part is not type(None))
+    return annotation
 
 
 def _type(annotation: Any) -> Any:
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
-        (annotation,) = (part for part in typing.get_args(annotation) if part is not type(None))
+    annotation = _without_none(annotation)
     if typing.get_origin(annotation) is Literal:
         return click.Choice(typing.get_args(annotation))
     return {bool: click.BOOL, int: click.INT, float: click.FLOAT}.get(annotation, click.STRING)

@@ -8,9 +8,11 @@ from endpoints import e5_server, embeddings, free_port, scripted_server
 from fastapi.testclient import TestClient
 
 from gnnretrieval import Retriever
+from gnnretrieval.cli.settings_options import settings_from
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders import endpoint
 from gnnretrieval.encoders.features import open_features
+from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import GnnRetrievalError
 
 pytest.importorskip("openai", reason="no openai here: pip install '.[test]'")
@@ -128,3 +130,15 @@ def test_encoding_goes_on_where_it_was_interrupted(tiny_dataset, tmp_path, monke
     assert (before, len(seen)) == (7, 7 + 2 + 8 + 14)
     assert made.hash == unbroken.hash
     assert made.meta["tokens"] == unbroken.meta["tokens"] == 120
+
+
+def test_options_of_an_endpoint_go_with_one(tiny_dataset, tiny_checkpoint, refuses, tmp_path):
+    encode = ("encoder", "encode", tiny_dataset, "--checkpoint", tiny_checkpoint, "--out", tmp_path / "features")
+    refuses(*encode, "--dimensions", 128, says=("--dimensions goes with --endpoint.",))
+    refuses(*encode, "--input-types", "query,document", says=("--input-types goes with --endpoint.",))
+    assert not (tmp_path / "features").exists()
+
+
+def test_a_pair_of_input_types_is_given_with_a_comma():
+    given = {"checkpoint": "m", "endpoint": "https://h/v1", "input_types": "query,document"}
+    assert EncoderSettings.parse(settings_from(EncoderSettings, given)).api.input_types == ("query", "document")
