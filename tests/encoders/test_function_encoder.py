@@ -104,6 +104,22 @@ def test_vectors_that_differ_by_rounding_are_the_same_encoder_s(made, dual):
     assert len(opened.search("another question", 3)) == 3
 
 
+def test_a_function_whose_vectors_begin_with_zeros_is_the_same_when_it_is_opened_again(tmp_path):
+    def by_words(texts):
+        vectors = np.zeros((len(texts), 200))
+        for vector, text in zip(vectors, texts, strict=True):
+            vector[[50 + sum(word.encode()) % 150 for word in text.split()]] = 1.0
+        return vectors
+
+    dataset = Dataset.from_records({"p": "one text", "o": "another"}, {"q": "one"}, {"q": "p"}, tmp_path / "data")
+    encoder = FunctionEncoder(by_words, name="words")
+    made = build_index(encode_dataset(dataset, encoder, tmp_path / "features"), tmp_path / "index")
+    assert [hit.id for hit in Retriever.open(made.path, encoder=encoder).search("one", 1)] == ["p"]
+    dense = FunctionEncoder(lambda texts: by_words(texts) + 1, name="words")
+    with pytest.raises(ArtifactError, match="gives other vectors now"):
+        Retriever.open(made.path, encoder=dense)
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
