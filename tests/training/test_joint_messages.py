@@ -1,6 +1,7 @@
 """mode = joint with layer = linear: the query encoder learns, a head with it, the label mean follows."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -12,11 +13,15 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import InputError
+from gnnretrieval.graph import GraphSettings, build_graph
 from gnnretrieval.nn.label_messages import Heads, Messages, mean_nearness, message_vectors
 from gnnretrieval.training import TrainSettings, train_gnn
 from gnnretrieval.training.gnn import messages
 from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 from gnnretrieval.training.gnn.embeddings import embed_passages
+from gnnretrieval.training.gnn.held_out import held_out_queries
+from gnnretrieval.training.gnn.joint_messages import QueryEncoderTraining
+from gnnretrieval.training.gnn.judged import Judged, questions_beside
 from gnnretrieval.training.gnn.ladder import MEANS, climb, message_graph, reciprocal_ranks
 
 GIVEN = {
@@ -173,3 +178,25 @@ def test_its_defaults_and_what_it_refuses():
     for name, wrong in (("mask_ratio", {"mask_ratio": 0.5}), ("encoder_learning_rate", slow)):
         with pytest.raises(InputError, match=f"{name}: not for layer = linear"):
             TrainSettings.parse({"layer": "linear", "mode": "joint", **wrong})
+
+
+def test_training_questions_with_copies_are_judged_each_by_its_own_passages(tiny_dataset, tiny_settings, tmp_path):
+    """Before the first epoch the encoder in training is the frozen one, and ranks them as that does."""
+    place = tmp_path / "data"
+    shutil.copytree(tiny_dataset, place)
+    for file, mark in ((place / "queries.jsonl", '"_id": "train-'), (place / "qrels" / "train.tsv", "train-")):
+        lines = file.read_text().splitlines(keepends=True)
+        twice = [[line, line.replace("train-", "copy-of-train-", 1)] if mark in line else [line] for line in lines]
+        file.write_text("".join(line for both in twice for line in both))
+    dataset = Dataset.open(place)
+    features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
+    store = build_graph(dataset, features, GraphSettings(k=5), tmp_path / "graph")
+    held_out, taught = held_out_queries(store, dataset, features, 0), np.ones(store.num_queries, dtype=bool)
+    graph = message_graph(store)
+    dev = Judged.of(graph, {}, held_out.queries, held_out.relevant)
+    beside = questions_beside(graph, dev, 0, torch.from_numpy(taught))
+    settings = TrainSettings.parse(GIVEN)
+    made = QueryEncoderTraining.of(store, held_out, settings, tmp_path / "made", taught, beside=beside)
+    values = made.dev.values()[0.0][len(held_out.relevant) :]
+    assert len(values) > 2
+    np.testing.assert_array_equal(values, beside.judged.measure(Messages()))

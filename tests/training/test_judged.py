@@ -59,8 +59,9 @@ def test_copies_of_a_question_are_hidden_with_it_and_judged_once():
     for fold in folds:
         own = torch.tensor([row for (row,) in fold.relevant])
         assert not torch.isin(fold.graph.labels[:, 1], own).any()
-    chosen, its = questions_beside(inside, dev, 0, taught)
+    chosen, asked, its = questions_beside(inside, dev, 0, taught)
     assert len({row for (row,) in its.relevant}) == len(its.relevant) == chosen.sum() / 3
+    torch.testing.assert_close(its.queries, inside.queries[asked])
     assert not torch.isin(its.graph.labels[:, 1], torch.tensor([row for (row,) in its.relevant])).any()
 
 
@@ -84,7 +85,7 @@ def test_questions_beside_few_dev_questions_are_a_tenth_and_not_in_their_graph()
     graph = rotated_graph(count=80)
     hidden = torch.arange(80) < 10
     inside, taught = graph.without(hidden), torch.arange(80) % 2 == 0
-    chosen, its = questions_beside(inside, of_dev(inside, list(range(10))), 0, taught)
+    chosen, _, its = questions_beside(inside, of_dev(inside, list(range(10))), 0, taught)
     rows = np.flatnonzero(chosen)
     assert len(rows) == round(35 / 10)
     assert (rows >= 10).all()
@@ -104,7 +105,7 @@ def test_questions_beside_are_about_passages_with_questions_as_often_as_devs():
     graph = graph._replace(labels=torch.stack([rows, rows // 2 * 2], dim=1))  # two questions each
     dev = Judged.of(graph, {}, graph.queries[:20].numpy(), [[row // 2 * 2] for row in range(20)])
     assert dev.warm.all()
-    chosen, judged = questions_beside(graph, dev, 0, torch.ones(80, dtype=torch.bool))
+    chosen, _, judged = questions_beside(graph, dev, 0, torch.ones(80, dtype=torch.bool))
     assert judged.warm.all()
     assert 0 < chosen.sum() <= 8
 

@@ -34,7 +34,7 @@ from gnnretrieval.training.gnn.dev import choose_scale
 from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.joint import require_encoder
-from gnnretrieval.training.gnn.judged import Judged, questions_beside, rows_of
+from gnnretrieval.training.gnn.judged import Beside, Judged, questions_beside, rows_of
 from gnnretrieval.training.gnn.ladder import MEANS, harms, mean_and_error, message_graph
 from gnnretrieval.training.gnn.messages import (
     MessagesTraining,
@@ -136,7 +136,7 @@ class LabelMeanDev:
         tower: TextTower,
         token_budget: int,
         head: TrainedHead,
-        beside: tuple[NDArray[np.bool_], Judged] | None = None,
+        beside: Beside | None = None,
     ) -> None:
         self.store, self.held_out, self.tower, self.token_budget = store, held_out, tower, token_budget
         self.messages, self.head, self.beside = messages, head, beside
@@ -151,9 +151,8 @@ class LabelMeanDev:
         dev = self.held_out
         judged = [Judged.of(graph, {}, self._encoded(self._dev_items), dev.relevant, dev.clicked)]
         if self.beside is not None:
-            chosen, others = self.beside
-            graph = graph.without(torch.from_numpy(chosen))
-            judged.append(replace(others, graph=graph, queries=graph.queries[np.flatnonzero(chosen)]))
+            graph = graph.without(torch.from_numpy(self.beside.hidden))
+            judged.append(replace(self.beside.judged, graph=graph, queries=graph.queries[self.beside.rows]))
         settings = {mean: self.messages._replace(mean=mean) for mean in MEANS}
         heads = Heads.shared(self.head.matrix.detach().cpu())
         return {
@@ -205,7 +204,7 @@ class QueryEncoderTraining(NamedTuple):
         directory: Path,
         taught: NDArray[np.bool_],
         messages: Messages = Messages(),  # noqa: B008 - a tuple
-        beside: tuple[NDArray[np.bool_], Judged] | None = None,
+        beside: Beside | None = None,
         head: Tensor | None = None,
         device: str = "cpu",
         ranks: Ranks = ALONE,
@@ -221,7 +220,7 @@ class QueryEncoderTraining(NamedTuple):
         messages = messages._replace(steps=max(messages.steps, 1))  # it has a head
         dev = LabelMeanDev(store, held_out, messages, towers[QUERY], token_budget, learning, beside)
         teaching = taught.copy()
-        for untaught in (held_out.hidden, None if beside is None else beside[0]):
+        for untaught in (held_out.hidden, None if beside is None else beside.hidden):
             if untaught is not None:
                 teaching &= ~untaught
         examples, texts, ids = _examples(store, teaching)
@@ -289,9 +288,9 @@ def train_joint_messages(
     if beside is not None:
         heads = None
         if chosen.steps:  # a head that did not learn from these questions either
-            inside, mean = beside[1].graph, chosen.trained_mean
+            inside, mean = beside.judged.graph, chosen.trained_mean
             heads = train_heads(inside, chosen.steps, mean=mean, seed=settings.seed, taught=may_teach)
-        frozen.append((beside[1], heads))
+        frozen.append((beside.judged, heads))
     start = frozen[-1][1]
     head = None if start is None else start.queries
     made = QueryEncoderTraining.of(store, held_out, settings, directory, taught, chosen, beside, head, device, ranks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,6 +22,20 @@ FEW, FOLDS = 500, 4  # with fewer dev questions than FEW, cross-validated traini
 MOST_HEADS = 3 * HEADS // 2 * (1 + FOLDS) + 6 * HEADS  # (d, d) arrays at the same time: all heads, and optimizers
 BESIDE = 0.1  # share of the training questions that joint training leaves out where dev questions are few
 ALIKE = 0.01  # p-value below which training questions differ from dev's and are not used
+
+
+class Beside(NamedTuple):
+    """Training questions that are judged beside few dev questions.
+
+    Attributes:
+        hidden: ``(n,)`` bool, True for these questions and their copies, which are not trained on.
+        rows: ``(q,)`` rows of the questions in the graph, without copies.
+        judged: How to judge them.
+    """
+
+    hidden: NDArray[np.bool_]
+    rows: NDArray[np.int64]
+    judged: Judged
 
 
 def rows_of(count: int) -> NDArray[np.int64]:
@@ -162,7 +177,7 @@ def cross_validated(
 
 def questions_beside(
     graph: MessageGraph, dev: Judged, seed: int, taught: Tensor, clicked: ClickedQuestions | None = None
-) -> tuple[NDArray[np.bool_], Judged] | None:
+) -> Beside | None:
     """A tenth of the training questions, to be judged beside few dev questions by what is trained without them.
 
     As in :func:`cross_validated`, dev decides the share of questions about passages with other questions.
@@ -175,8 +190,7 @@ def questions_beside(
         clicked: As in :func:`cross_validated`.
 
     Returns:
-        ``(n,)`` bool, True for the questions, and how to judge them; None: the dual-encoder ranks them better or worse
-        than dev's, so that they are of another kind.
+        The questions; None: the dual-encoder ranks them better or worse than dev's, so that they are of another kind.
     """
     rng = np.random.default_rng([seed, 0, 4])
     usable = _usable(graph, taught)
@@ -200,7 +214,7 @@ def questions_beside(
     chosen[usable] = chosen[first]
     wanted = np.flatnonzero(kept).tolist()
     judged = replace(judged.only(wanted), graph=graph.without(torch.from_numpy(chosen)))
-    return (chosen, judged) if _alike(dev, [judged] if wanted else []) else None
+    return Beside(chosen, rows[kept], judged) if _alike(dev, [judged] if wanted else []) else None
 
 
 def _usable(graph: MessageGraph, taught: Tensor) -> NDArray[np.int64]:
