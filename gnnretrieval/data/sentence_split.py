@@ -18,7 +18,8 @@ def split_sentences(text: str) -> list[Span]:
 
     The spans are in order, and every other character is in exactly one of them. A text without end marks is one
     sentence; an empty text has none. Single marks, such as a quotation mark after a full stop, belong to the sentence
-    before them.
+    before them. A first line of invisible characters, such as a byte order mark, belongs to the sentence after it:
+    tokenizers leave these out, and a sentence without tokens has no vector.
 
     About 250 paragraphs of 800 characters take a second. Time grows with the square of a text's length: 50,000
     characters take some seconds.
@@ -28,10 +29,14 @@ def split_sentences(text: str) -> list[Span]:
         if not (piece := text[start:end].strip()):
             continue
         start = text.index(piece, start)
-        if sentences and not _WORD.search(piece):
+        if sentences and not (_WORD.search(piece) and _is_visible(text[slice(*sentences[-1])])):
             start = sentences.pop()[0]
         sentences.append((start, text.index(piece, start) + len(piece)))
     return sentences
+
+
+def _is_visible(sentence: str) -> bool:
+    return any(map(str.isprintable, sentence))
 
 
 def _without_gaps(text: str) -> Iterator[Span]:

@@ -50,6 +50,12 @@ def test_a_mark_that_stands_alone_belongs_to_the_sentence_before():
     assert sentences_of("He said so ..... . Then he left.")[0] == "He said so ..... ."
 
 
+@pytest.mark.parametrize("mark", ["\ufeff", "\u200b\u200b", "\x01"])
+def test_a_first_line_of_invisible_characters_belongs_to_the_sentence_after_it(mark):
+    assert sentences_of(f"{mark}\nOne is. Two!") == [f"{mark}\nOne is.", "Two!"]
+    assert sentences_of(mark) == [mark]
+
+
 @given(st.text(alphabet=st.one_of(st.sampled_from("ab AB.!?\"'()[]1\n\r\t•*∯♬&ᓰ。"), st.characters(codec="utf-8"))))
 def test_every_character_that_is_no_space_is_in_exactly_one_span_in_order(text):
     spans = split_sentences(text)

@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from gnnretrieval.data.sentence_split import split_sentences
 from gnnretrieval.encoders.sentence_tokens import SENT, SentenceTokenizer
 from gnnretrieval.errors import InputError
+from gnnretrieval.index.sentence_search import sentence_text
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +124,10 @@ def test_a_tokenizer_without_tokenizer_json_is_refused():
 
     with pytest.raises(InputError, match=r"old/model: this checkpoint's tokenizer has no tokenizer\.json"):
         SentenceTokenizer(Slow(), 8)
+
+
+def test_a_sentence_is_the_one_that_its_number_names_after_a_byte_order_mark(plain):
+    text = "\ufeff\nA b. C d e! F"
+    (made,) = SentenceTokenizer(plain, 64).tokens([text])
+    assert made.spans == split_sentences(text)
+    assert sentence_text(text, 1) == "C d e!"
