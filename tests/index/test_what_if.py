@@ -7,6 +7,8 @@ import torch
 
 from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
+from gnnretrieval.encoders import FunctionEncoder
+from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.errors import InputError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
@@ -79,6 +81,19 @@ def test_linear_vectors_are_those_of_a_graph_with_the_question_added(tiny_graph,
     expected = message_vectors(message_graph(larger), heads, ALL)[rows].numpy()
     assert np.abs(found - expected).max() < 1e-5
     assert np.abs(found - one.vectors_if(rows, change(one))).max() > 1e-2
+
+
+def test_an_added_question_is_as_long_as_one_of_the_graph_where_the_first_is_zero(tmp_path):
+    def by_letters(texts):
+        return np.array([[5.0 * text.count(letter) for letter in "abc"] for text in texts])
+
+    queries = {"q1": "?", "q2": "abba", "q3": "cab"}
+    dataset = Dataset.from_records({"p1": "ab", "p2": "c"}, queries, dict.fromkeys(queries, "p1"), tmp_path / "data")
+    encoder = FunctionEncoder(by_letters, name="letters", similarity="dot")
+    store = build_graph(dataset, encode_dataset(dataset, encoder, tmp_path / "f"), GraphSettings(k=1), tmp_path / "g")
+    graph = message_graph(store)
+    added = message_part.as_added(graph, store, by_letters(["cab"]), np.zeros((1, 1), dtype=np.int64), 0)
+    torch.testing.assert_close(added.queries[0], graph.queries[2])
 
 
 def test_scale_0_leaves_the_head_alone_and_1_what_training_kept(tiny_graph, heads):

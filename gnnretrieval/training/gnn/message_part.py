@@ -114,7 +114,8 @@ def as_added(graph: MessageGraph, store: Graph, vectors: NDArray[np.floating], n
         return no_additions(graph)
     rounded = torch.from_numpy(store.similarity.prepare_array(vectors.astype(np.float16)))
     if not graph.normalize and len(graph.queries):
-        stored = float(np.linalg.norm(store.query_features[0].astype(np.float32)))
-        rounded = rounded * (float(graph.queries[0].norm()) / max(stored, 1e-12))
+        longest = int(graph.queries.norm(dim=1).argmax())  # any other may be zero, and say nothing of the factor
+        stored = float(np.linalg.norm(store.query_features[longest].astype(np.float32)))
+        rounded = rounded * (float(graph.queries[longest].norm()) / max(stored, 1e-12))
     labels = torch.full((len(vectors),), passage)
     return Added(rounded, torch.from_numpy(np.asarray(neighbors, dtype=np.int64)), labels)
