@@ -178,11 +178,7 @@ class Retriever(OpenedIndex):
         Raises:
             InputError: The vectors have another shape or are not finite floats, or ``k`` is below 1.
         """
-        rows = np.asarray(vectors)
-        if rows.ndim != 2 or rows.shape[1] != self.index.meta["dimension"]:
-            raise InputError(f"an array {rows.shape}; wanted (questions, {self.index.meta['dimension']}).")
-        if rows.dtype.kind != "f" or not np.isfinite(rows).all():
-            raise InputError("questions' vectors must be finite floats.")
+        rows = self._finite(vectors)
         _, k = _checked([], k)
         if self.index.is_of_sentences:
             return [hits_by_sentences(self.index, vector[None], k) for vector in rows]
@@ -204,12 +200,14 @@ class Retriever(OpenedIndex):
             vectors: Vectors of the questions ``(q, d)``; None: they are encoded.
 
         Raises:
-            InputError: A question is empty or not a text, or ``depth`` is below 1.
+            InputError: A question is empty or not a text, ``depth`` is below 1, or the vectors are not one finite
+                vector of floats for each question.
         """
         questions, depth = _checked([*queries.values()], depth)
-        if vectors is None:
-            vectors = self.encode(questions)
-        return self._ranker.run(queries, vectors, depth)
+        rows = self.encode(questions) if vectors is None else self._finite(vectors)
+        if len(rows) != len(questions):
+            raise InputError(f"{len(rows):,} vectors for {len(questions):,} questions: give one each, in their order.")
+        return self._ranker.run(queries, rows, depth)
 
     def compare(self, question: str, k: int = 10) -> EncoderComparison:
         """The rankings of a question by dual-encoder and GNN-encoder, each passage with its rank in the other.
@@ -349,6 +347,15 @@ class Retriever(OpenedIndex):
         if self._encoder_before is self.encoder:
             return self.encode(questions)
         return self._encoder_before.encode(questions, "query")
+
+    def _finite(self, vectors: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Vectors of questions ``(q, d)``; errors as :meth:`search_vectors`."""
+        rows = np.asarray(vectors)
+        if rows.ndim != 2 or rows.shape[1] != self.index.meta["dimension"]:
+            raise InputError(f"an array {rows.shape}; wanted (questions, {self.index.meta['dimension']}).")
+        if rows.dtype.kind != "f" or not np.isfinite(rows).all():
+            raise InputError("questions' vectors must be finite floats.")
+        return rows
 
     def _hits(self, rows: NDArray[np.int64], scores: NDArray[np.float32]) -> list[list[Hit]]:
         """Hits of each question from rows and scores ``(q, k)``."""

@@ -66,6 +66,9 @@ def test_what_joins_the_index_ranks_questions_too(tiny_run, opened, questions):
             r"an array \(2, 3\); wanted \(questions, 32\)",
         ),
         (lambda it: it.search_vectors(np.full((1, 32), np.nan)), r"must be finite floats"),
+        (lambda it: it.run({"a": "b"}, vectors=np.ones((1, 3))), r"an array \(1, 3\); wanted \(questions, 32\)"),
+        (lambda it: it.run({"a": "b"}, vectors=np.full((1, 32), np.nan)), r"must be finite floats"),
+        (lambda it: it.run({"a": "b"}, vectors=np.ones((2, 32))), r"2 vectors for 1 questions: give one each"),
     ],
 )
 def test_what_cannot_be_asked_is_a_sentence(opened, ask, message):
