@@ -18,6 +18,7 @@ from gnnretrieval.data.dataset import CORPUS, QUERIES
 from gnnretrieval.data.records import Qrel
 from gnnretrieval.encoders.features import Features, encode_dataset, open_features
 from gnnretrieval.encoders.known_vectors import KnownVectors
+from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.feedback import import_feedback
 from gnnretrieval.feedback.importing import NoLabelsError, WrittenCorpus, passages_source
 from gnnretrieval.feedback.store import EventStore
@@ -131,7 +132,8 @@ class Maker:
     def _features(self, dataset: Dataset, out: Path, known: list[Features], forgets: bool) -> Features:
         encoder = self.recipe.encoder
         how: dict[str, Any] = {"device": self.device, "overwrite": True}
-        if not known or encoder.sentences != "none":
+        trained = trained_settings(encoder)
+        if not known or trained.sentences != "none" or trained.late_interaction is not None:
             self.encoded += len(dataset.passage_ids) + len(dataset.query_ids)
             return encode_dataset(dataset, encoder, out / "features", **how)
         looked_up = KnownVectors(known, sides=("passage",) if forgets else ("passage", "query"), device=self.device)

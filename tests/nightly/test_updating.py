@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from fastapi.testclient import TestClient
 from gnnretrieval import Retriever
 from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.nightly import Versions, end_rollback, forget_events, making, roll_back, update_search, updating
@@ -382,3 +384,13 @@ def test_clicks_without_a_label_are_kept_for_another_night(new_search):
 
 def files(directory: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in sorted(directory.rglob("*")) if file.is_file()}
+
+
+def test_an_encoder_by_late_interaction_keeps_the_vectors_of_its_tokens_every_night(
+    tiny_dataset, tiny_late_encoder, tiny_late, tmp_path
+):
+    encoder = EncoderSettings(checkpoint=str(tiny_late_encoder.path), precision="float32")
+    recipe = SimpleNamespace(encoder=encoder)
+    maker = making.Maker(recipe, tiny_dataset, "cpu")
+    made = maker._features(Dataset.open(tiny_dataset), tmp_path, [tiny_late], False)
+    np.testing.assert_array_equal(made.tokens, tiny_late.tokens)
