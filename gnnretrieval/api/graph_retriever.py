@@ -100,10 +100,10 @@ class GraphRetriever(Retriever):
         if encode is not None and vectors is not None:
             raise InputError("encode and vectors are both given: give one of them.")
         if vectors is not None and not (isinstance(vectors, tuple | list) and len(vectors) == 2):
-            raise InputError("vectors is no pair: give (vectors of the passages, vectors of the queries).")
+            raise InputError("vectors must be a pair: (vectors of the passages, vectors of the queries).")
         encoder = as_encoder(encode, similarity)
         if similarity != "cosine" and vectors is None and encoder is encode:
-            raise InputError("similarity is of vectors or of a function: give an encoder's in EncoderSettings.")
+            raise InputError("similarity goes with vectors or a function; for a checkpoint, set it in EncoderSettings.")
         of_graph, of_training = GraphSettings.parse({"k": k}), TrainSettings.parse({"seed": seed})
         workspace = TemporaryDirectory(prefix="gnnretrieval-") if out is None else None
         place = Path(workspace.name if workspace is not None else str(out))

@@ -114,8 +114,8 @@ def rank_baselines(
     held_out = held_out.only(rows_of(len(held_out.relevant)).tolist())
     if not held_out.is_split and (priors := [name for name in only if name.endswith(PRIOR)]):
         raise InputError(
-            f"{priors[0]} is chosen by how often questions are about passages with training questions, which a dev "
-            "split alone shows, and there is none. Add one, or leave this baseline out.",
+            f"{priors[0]} needs a dev split, and there is none: only dev shows how often questions are about passages "
+            "with training questions. Add one, or leave this baseline out.",
             dataset.path,
         )
     queries = {query.id: query.text for query in dataset.queries_of(split)}

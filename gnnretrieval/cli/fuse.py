@@ -73,7 +73,9 @@ def fuse(
 
     out = out or beside(runs[0], "fused.run")
     if out.resolve() in {run.resolve() for run in (*runs, *dev_runs)}:
-        raise click.UsageError(f"{out} is a run that is read, and would be replaced: name another file with --out.")
+        raise click.UsageError(
+            f"{out} is one of the runs to join, and would be replaced: name another file with --out."
+        )
     is_given = click.get_current_context().get_parameter_source("rrf_k") is ParameterSource.COMMANDLINE
     if is_given and (choose_on is not None or method == METHOD):
         raise click.UsageError("--rrf-k is the constant of reciprocal ranks: leave it out with normalised scores.")

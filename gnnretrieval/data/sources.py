@@ -66,7 +66,7 @@ def source_of(text: str | Path) -> list[Source]:
         return _of_id(path, split)
     if path.is_dir():
         if label:
-            raise InputError(f"{label!r} is said of one file, and this is a directory: name its files.", path)
+            raise InputError(f"{label!r} goes with one file, and this is a directory: name its files.", path)
         sources = [source for file in _files_in(path) for source in _recognised(file)]
         if not sources:
             raise InputError("no file in this directory has a known format.", path)

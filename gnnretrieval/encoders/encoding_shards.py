@@ -6,6 +6,7 @@ is a range of windows, and the vectors are those that one process makes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -32,7 +33,7 @@ FILES: dict[Side, str] = {"passage": "passages", "query": "queries"}
 
 
 @dataclass(frozen=True)
-class TextShards:
+class TextShards(ABC):
     """The texts of one side of a dataset in shards; what a shard writes is a subclass's.
 
     Attributes:
@@ -84,13 +85,13 @@ class TextShards:
         """File of the vectors of a shard."""
         return Shard(number, len(self.parts)).file(self.directory, self.unit)
 
+    @abstractmethod
     def run(self, number: int) -> None:
         """Encode a shard.
 
         Raises:
             GnnRetrievalError: The dataset or the encoder is another one here, or makes numbers that are not finite.
         """
-        raise NotImplementedError
 
     def require_same(self, encoder: TextEncoder | SparseEncoder) -> None:
         """Check that an encoder opened here has the weights that the command found.

@@ -181,7 +181,7 @@ def test_of_a_directory_what_is_recognised_is_taken_and_what_has_no_split_is_nam
     assert len(sources(tmp_path)) == 3
     (line,) = said
     assert re.search(r"qrels\.hard\.tsv: left out, .* does not name a split .* write trec-qrels@SPLIT=.* too", line)
-    with pytest.raises(InputError, match="'@test' is said of one file, and this is a directory: name its files"):
+    with pytest.raises(InputError, match="'@test' goes with one file, and this is a directory: name its files"):
         sources(f"@test={tmp_path}")  # the files' own names decided, and nothing was said
 
 

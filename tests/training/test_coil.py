@@ -1,11 +1,9 @@
 """COIL: late interaction in which a question's token meets only the same token of a passage."""
 
-import json
-import shutil
-
 import numpy as np
 import pytest
 import torch
+from vocabularies import with_other_vocabulary
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.dual_encoder import DualEncoder
@@ -86,11 +84,7 @@ def test_the_encoder_opens_as_it_was_trained(encoder):
 
 def test_queries_and_passages_need_one_vocabulary(encoder, tmp_path):
     passages = encoder.path / "passage"
-    other = shutil.copytree(passages, tmp_path / "other")
-    values = json.loads((other / "tokenizer.json").read_text(encoding="utf-8"))
-    words = values["model"]["vocab"]
-    words["a"], words["b"] = words["b"], words["a"]
-    (other / "tokenizer.json").write_text(json.dumps(values), encoding="utf-8")
+    other = with_other_vocabulary(passages, tmp_path / "other")
     with pytest.raises(InputError, match=r"its vocabulary is not that of .*: give two encoders of one vocabulary"):
         DualEncoder(settings_of(passages, query_checkpoint=str(other)))
 

@@ -1,12 +1,12 @@
 """SPLADE: weights of terms, trained with their cost of search, and searched by inverted lists."""
 
-import json
 import shutil
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SparseEncoder as TheirSparseEncoder
+from vocabularies import with_other_vocabulary
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders import sparse_encoder
@@ -65,11 +65,7 @@ def dense(made, width):
 
 def test_queries_and_passages_need_one_vocabulary(trained, tmp_path):
     passages = trained.path / "passage"
-    other = shutil.copytree(passages, tmp_path / "other")
-    values = json.loads((other / "tokenizer.json").read_text(encoding="utf-8"))
-    words = values["model"]["vocab"]
-    words["a"], words["b"] = words["b"], words["a"]
-    (other / "tokenizer.json").write_text(json.dumps(values), encoding="utf-8")
+    other = with_other_vocabulary(passages, tmp_path / "other")
     with pytest.raises(InputError, match=r"its vocabulary is not that of .*: give two encoders of one vocabulary"):
         SparseEncoder(settings_of(passages, query_checkpoint=str(other)))
 

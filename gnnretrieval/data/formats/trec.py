@@ -54,7 +54,9 @@ def read_topics(path: Path, split: str) -> Iterator[FileRecord]:
             yield _topic(fields, path, began)
             began = None
         elif lowered.startswith("<top>") if began is None else lowered.endswith("</top>"):
-            raise InputError("<top> or </top> is not alone here: put it on a line of its own.", path, number)
+            raise InputError(
+                "this line has other text beside <top> or </top>: put the tag on a separate line.", path, number
+            )
         elif began is not None:
             length += len(text)
             require_short(path, began, length)
@@ -72,7 +74,7 @@ def read_topics(path: Path, split: str) -> Iterator[FileRecord]:
 
 
 def _topic(fields: dict[str, list[str]], path: Path, line: int) -> FileRecord:
-    # A closing tag may be on a line of its own.
+    # A closing tag may be on a later line than its text.
     whole = {name: CLOSING.sub("", " ".join(parts)).strip() for name, parts in fields.items()}
     texts = {name: LEAD.sub("", text).strip() for name, text in whole.items()}
     for name in ("num", "title"):

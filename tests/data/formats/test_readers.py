@@ -325,8 +325,12 @@ def test_a_split_is_a_word_of_the_name(name, split):
         ("dev-v1.1.json", '{"data": {}}', r"found {} at data, wanted a list"),
         ("dev-v1.1.json", '{"data":\n[', r":2: not JSON"),
         ("topics.txt", "<top>\n<num> Number: 1\n<title> t\n", r":1: this <top> does not end"),
-        ("topics.txt", "<top><num>1</num><title>a</title></top>\n", r":1: <top> or </top> is not alone here"),
-        ("topics.txt", "<top>\n<num>1\n<title>a</top>\n", r":3: <top> or </top> is not alone here"),
+        (
+            "topics.txt",
+            "<top><num>1</num><title>a</title></top>\n",
+            r":1: this line has other text beside <top> or </top>",
+        ),
+        ("topics.txt", "<top>\n<num>1\n<title>a</top>\n", r":3: this line has other text beside <top> or </top>"),
         ("topics.txt", "<top>\n<num> Number: 1\n</top>\n", r":1: this topic has no <title>"),
         (
             "topics.txt",
