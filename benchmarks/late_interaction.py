@@ -4,11 +4,11 @@
 
 The sets are the docstring corpora and, with --data DIRECTORY that holds squad-open in the BEIR layout, a sample of
 its questions and passages. Late interaction, COIL and ME-BERT are trained by the settings of ``encoder train colbert
---small`` and so on; --quick takes a smaller sample, shorter passages and no hard negatives, and the page says so. The
-GNN-encoder is over frozen MiniLM with its defaults. It is the first stage of MaxSim and of adaptive retrieval, which
-score the same number of passages. Everything is trained on the same labels; the tables are of test. Every training is
-kept in WORK; after an interruption, the same command continues. Writes results/late_interaction.json and .md; with
---only, the other sets stay there.
+--small`` and so on; --quick takes a small sample of every set, shorter passages and no hard negatives, and the page
+says so. The GNN-encoder is over frozen MiniLM with its defaults. It is the first stage of MaxSim and of adaptive
+retrieval, which score the same number of passages. Everything is trained on the same labels; the tables are of test.
+Every training is kept in WORK; after an interruption, the same command continues. Writes results/late_interaction.json
+and .md; with --only, the other sets stay there.
 """
 
 from __future__ import annotations
@@ -86,14 +86,11 @@ class OneSet(NamedTuple):
     @classmethod
     def of(cls, source: str, data: Path | None, work: Path, quick: bool) -> OneSet:
         """Make the set under ``work``, or reuse what is there."""
-        name = f"{source}-quick" if quick else source
-        where = work / "datasets" / name
-        if source in DOCSTRINGS:
-            make_docstring_corpus(where, DOCSTRINGS[source], overwrite=True)
-        elif data is None:
-            raise click.UsageError(f"{source} is a sample of files that you have: give their directory with --data.")
-        elif not (where / "corpus.jsonl").is_file():
-            sample(data / source, where, *((SMALL_SAMPLE, SMALL_PASSAGES) if quick else (SAMPLE, PASSAGES)))
+        name, where = f"{source}-quick" if quick else source, whole_set(source, data, work)
+        if quick or source not in DOCSTRINGS:
+            whole, where = where, work / "datasets" / name
+            if not (where / "corpus.jsonl").is_file():
+                sample(whole, where, *((SMALL_SAMPLE, SMALL_PASSAGES) if quick else (SAMPLE, PASSAGES)))
         return cls(name, work / name, Dataset.open(where), quick)
 
     @property
@@ -103,8 +100,8 @@ class OneSet(NamedTuple):
 
     def frozen(self) -> tuple[Features, Graph, Index]:
         """Features by frozen MiniLM, their graph, and the dual-encoder's index."""
-        is_docstrings = self.name.removesuffix("-quick") in DOCSTRINGS
-        encoder = EncoderSettings(max_tokens=128 if is_docstrings else None)  # as in the recipes
+        tokens = 128 if self.name in DOCSTRINGS else None  # as in the recipes
+        encoder = EncoderSettings(max_tokens=QUICK_TOKENS if self.quick else tokens)
         features = encode_dataset(self.dataset, encoder, self.place / "features", overwrite=True)
         graph = build_graph(self.dataset, features, GraphSettings(), self.place / "graph", overwrite=True)
         return features, graph, build_index(features, self.place / "index-dual-encoder", overwrite=True)
@@ -140,8 +137,20 @@ class OneSet(NamedTuple):
         return {name: dict(values) for name, values in per_query(self.dataset.split("test"), run, [RR, RECALL]).items()}
 
 
-def sample(source: Path, place: Path, sizes: Mapping[str, int], most: int) -> None:
-    """Write a dataset with a sample of the questions of each split, and of the passages."""
+def whole_set(source: str, data: Path | None, work: Path) -> Path:
+    """The directory of a set, of which samples are taken. A docstring corpus is made, or reused if it is there."""
+    if source in DOCSTRINGS:
+        return make_docstring_corpus(work / "datasets" / source, DOCSTRINGS[source], overwrite=True).path
+    if data is None:
+        raise click.UsageError(f"{source} is a sample of files that you have: give their directory with --data.")
+    return data / source
+
+
+def sample(source: Path, place: Path, sizes: Mapping[str, int], most: int, unlabelled: int = 0) -> None:
+    """Write a dataset with a sample of the questions of each split, and of the passages.
+
+    ``unlabelled`` more training questions come without their labels; the rest of the sample stays as it is.
+    """
     (place / "qrels").mkdir(parents=True, exist_ok=True)
     kept, relevant = set[str](), set[str]()
     for split, size in sizes.items():
@@ -149,6 +158,9 @@ def sample(source: Path, place: Path, sizes: Mapping[str, int], most: int) -> No
         ids = sorted({line.split("\t")[0] for line in lines})
         chosen = set(random.Random(0).sample(ids, min(size, len(ids))))
         kept |= chosen
+        if split == "train":
+            rest = [id_ for id_ in ids if id_ not in chosen]
+            kept |= set(random.Random(2).sample(rest, min(unlabelled, len(rest))))
         relevant |= {line.split("\t")[1] for line in lines if line.split("\t")[0] in chosen}
         sampled = [line for line in lines if line.split("\t")[0] in chosen]
         (place / "qrels" / f"{split}.tsv").write_text("\n".join([head, *sampled]) + "\n", "utf-8")
@@ -264,7 +276,7 @@ def _costs(
         MULTI: (by_late(multi, multi.tokens), multi.tokens.nbytes / passages),
         **{name: (by_ranker(ranker), of_index + of_tokens) for name, ranker in rankers.items()},
     }
-    return {name: {"bytes": size, "ms": _milliseconds(search, timed)} for name, (search, size) in searches.items()}
+    return {name: {"bytes": size, "ms": milliseconds(search, timed)} for name, (search, size) in searches.items()}
 
 
 def _cost_of_coil(coil: Features, texts: Mapping[str, str]) -> dict[str, float]:
@@ -278,10 +290,10 @@ def _cost_of_coil(coil: Features, texts: Mapping[str, str]) -> dict[str, float]:
         return index.top_k(query.vectors[None], query.ids[None], min(DEPTH, passages))
 
     size = (coil.tokens.nbytes + ids.nbytes) / passages
-    return {"bytes": size, "ms": _milliseconds(search, list(texts.items())[:TIMED])}
+    return {"bytes": size, "ms": milliseconds(search, list(texts.items())[:TIMED])}
 
 
-def _milliseconds(search: Callable[[str, str], Any], questions: Sequence[tuple[str, str]]) -> float:
+def milliseconds(search: Callable[[str, str], Any], questions: Sequence[tuple[str, str]]) -> float:
     """Median of a question."""
     search(*questions[0])  # opens what is opened on first use
     times = []
@@ -353,8 +365,8 @@ def _about(figures: Mapping[str, Any]) -> str:
     quick = ""
     if figures["quick"]:
         quick = (
-            f" With --quick: late interaction trained for one epoch without hard negatives, and reads {QUICK_TOKENS} "
-            "tokens of a passage."
+            f" With --quick: late interaction is trained for one epoch without hard negatives, and every encoder reads "
+            f"{QUICK_TOKENS} tokens of a passage."
         )
     return (
         f"{figures['passages']:,} passages with {figures['tokens']:.0f} vectors of tokens each, {figures['labels']:,} "

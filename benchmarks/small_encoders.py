@@ -1,11 +1,13 @@
-"""DPR, RetroMAE, Condenser, RocketQAv2 and SPLADE on a small sample of squad-open, beside the GNN-encoder.
+"""Every encoder recipe but late interaction's on small samples of two sets, beside the GNN-encoder.
 
     .venv/bin/python benchmarks/small_encoders.py --data DIRECTORY --work WORK
 
-DIRECTORY holds squad-open in the BEIR layout. The sample is that of ``late_interaction.py --quick``. Every recipe is
-run as ``encoder train RECIPE --small`` runs it, but with shorter passages and less training of cross-encoders; the page
-says so. Everything is trained on the same labels; the tables are of test. After an interruption, the same command
-continues. Writes results/small_encoders.json and .md.
+The sets are samples of squad-open (DIRECTORY holds it in the BEIR layout) and of the docstring corpus, as
+``late_interaction.py --quick`` makes them. Every recipe is run as ``encoder train RECIPE --small`` runs it, but with
+shorter passages and less training of cross-encoders; the page says so. Everything is trained on the same labels; the
+tables are of test. One seed of one set takes about 90 minutes of one thread. After an interruption, the same command
+continues. Writes results/small_encoders.json and .md; with --only, the other set stays there. The rankings of dev and
+test are kept in WORK, where reader.py finds them.
 """
 
 from __future__ import annotations
@@ -19,53 +21,75 @@ from statistics import fmean, stdev
 from typing import Any
 
 import click
-from late_interaction import DEPTH, QUICK_TOKENS, RECALL, RESULTS, RR, SQUAD, OneSet, Values
+from late_interaction import (
+    DEPTH,
+    QUICK_TOKENS,
+    RECALL,
+    RESULTS,
+    RR,
+    SMALL_PASSAGES,
+    SMALL_SAMPLE,
+    SQUAD,
+    TIMED,
+    OneSet,
+    Values,
+    milliseconds,
+    sample,
+    whole_set,
+)
 from same_labels import mean_by_question, tested
-from same_labels_page import difference
+from small_encoders_page import NAMES, markdown
 
-from gnnretrieval.data.runs.trec import Run
+from gnnretrieval.data.runs.trec import Run, write_run
 from gnnretrieval.encoders.bm25 import BM25
-from gnnretrieval.encoders.sparse_features import open_sparse_features
+from gnnretrieval.encoders.features import Features, open_features
+from gnnretrieval.encoders.opening import encoder_of
+from gnnretrieval.encoders.postings_search import PostingsSearch
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.sparse_encoder import SparseEncoder
+from gnnretrieval.encoders.sparse_features import SparseFeatures, open_sparse_features
 from gnnretrieval.evaluation import choose_fusion
+from gnnretrieval.index import build_index
 from gnnretrieval.index.fuse import fuse
 from gnnretrieval.index.search import bm25_run, index_run
-from gnnretrieval.index.sparse_search import sparse_run
+from gnnretrieval.index.sentence_search import features_run, sentence_run
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say, show_progress
 from gnnretrieval.recipes.encoder_recipe import METHODS
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 
-SYSTEMS = {
+SETS = (SQUAD, "docstrings")
+SYSTEMS = {  # by recipe, the stages that are rows
     "dpr": ["dpr"],
+    "rocketqav2": ["step-1", "rocketqav2"],
+    "rocketqa": ["step-3", "step-4"],
+    "pair": ["pair"],
+    "dcsr": ["dcsr", "dcsr-adversarial"],
     "retromae": ["retromae"],
     "cocondenser": ["condenser", "cocondenser"],
-    "splade-distilled": ["splade", "splade-distilled"],
     "term-weights": ["term-weights"],
-    "rocketqav2": ["step-1", "rocketqav2"],
+    "splade-distilled": ["splade", "splade-distilled"],
 }
-PRETRAINED = ("retromae", "condenser", "cocondenser")
+UNLABELLED = {"rocketqa": 400, "pair": 400}  # training questions without labels that a recipe sees too
+BM25_SYSTEM, DUAL, GNN = "bm25", "start", "gnn-encoder"
+DENSE = (DUAL, "dpr", "step-1", "step-3", "step-4", "rocketqav2", "pair", "retromae", "condenser", "cocondenser")
+SENTENCES = ("dcsr", "dcsr-adversarial")
 SPARSE = ("splade", "splade-distilled", "term-weights")
-NAMES = {
-    "bm25": "BM25",
-    "start": "dual-encoder (untuned MiniLM)",
-    "gnn-encoder": "GNN-encoder over it",
-    "dpr": "DPR",
-    "retromae": "RetroMAE on the passages, then DPR",
-    "condenser": "Condenser on the passages, then DPR",
-    "cocondenser": "Condenser and coCondenser on the passages, then DPR",
-    "step-1": "RocketQA, step 1 (in-batch negatives)",
-    "rocketqav2": "RocketQAv2, from step 1",
-    "splade": "SPLADE",
-    "splade-distilled": "SPLADE, then distilled from a cross-encoder",
-    "term-weights": "term weights: SPLADE without expansion",
-    "gnn-encoder + splade": "GNN-encoder and SPLADE, by weights chosen on dev",
-    "gnn-encoder + splade-distilled": "GNN-encoder and distilled SPLADE, likewise",
-    "gnn-encoder + term-weights": "GNN-encoder and term weights, likewise",
-    "gnn-encoder + bm25": "GNN-encoder and BM25, likewise",
+JOINED = (*SPARSE, BM25_SYSTEM)  # joined with the GNN-encoder
+PAIRS = {  # the row that a row is compared with
+    **dict.fromkeys(("retromae", "condenser", "cocondenser", "pair", "dcsr"), "dpr"),
+    "step-3": "step-1",
+    "step-4": "step-3",
+    "rocketqav2": "step-1",
+    "dcsr-adversarial": "dcsr",
+    "splade-distilled": "splade",
 }
+SPLITS = ("dev", "test")
 JUDGE = {"epochs": 1, "negatives": 2, "dev_queries": 40}  # shorter training of a cross-encoder
 JOINT = "epochs = 1, batch_size = 16, hard_negatives = 2"
+
+Costs = dict[str, dict[str, float]]  # bytes of vectors a passage, and milliseconds a question
 
 
 def recipe_of(name: str, seed: int, place: Path) -> Path:
@@ -87,127 +111,140 @@ def recipe_of(name: str, seed: int, place: Path) -> Path:
     return file
 
 
-def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
-    """Values by system and seed, tests, and bytes a passage."""
-    features, graph, dual = one_set.frozen()
-    test, dev = list(one_set.texts), list(one_set.dataset.split("dev"))
-    values: dict[str, list[Values]] = {}
-    bytes_of, passages = dict[str, float](), len(one_set.dataset.passage_ids)
-    chosen: dict[str, list[tuple[float, ...]]] = {}
+def ranked(one_set: OneSet, seed: int, unlabelled: Mapping[str, Path]) -> tuple[dict[str, dict[str, Run]], Costs]:
+    """Rankings of dev and test by every system that is no join of others, kept as files; and what the systems cost."""
+    features, graph, _ = one_set.frozen()
+    index = one_set.gnn(features, graph, "", seed)
+    encoded: dict[str, Features | SparseFeatures] = {DUAL: features}
+    for name, systems in SYSTEMS.items():
+        place = one_set.place / f"{name}-run-{seed}"
+        recipe, data = recipe_of(name, seed, place), unlabelled.get(name, one_set.dataset.path)
+        if run_encoder_recipe(recipe, place / "made", data=data, small=True) is None:
+            raise click.ClickException(f"{recipe}: the recipe was stopped.")
+        for system in systems:
+            made = place / "made" / f"{system}-features"
+            encoded[system] = open_sparse_features(made) if system in SPARSE else open_features(made)
+    bm25 = BM25((passage.full_text for passage in one_set.dataset.passages()), total=len(one_set.dataset.passage_ids))
+    runs: dict[str, dict[str, Run]] = {}
+    for split in SPLITS:
+        queries = {query.id: query.text for query in one_set.dataset.queries_of(split)}
+        runs[split] = {name: features_run(of, list(queries), DEPTH) for name, of in encoded.items()} | {
+            BM25_SYSTEM: bm25_run(bm25, queries, one_set.dataset.passage_ids, DEPTH),
+            GNN: index_run(index, list(queries), features.queries[features.rows_of(queries)], DEPTH),
+        }
+        kept = one_set.place / f"rankings-{seed}" / split
+        kept.mkdir(parents=True, exist_ok=True)
+        for name, run in runs[split].items():
+            write_run(kept / f"{name}.run", run, name, may_be_empty=True)
+    return runs, costs_of(one_set, encoded) if seed == 0 else {}
+
+
+def costs_of(one_set: OneSet, encoded: Mapping[str, Features | SparseFeatures]) -> Costs:
+    """Bytes of vectors a passage, and milliseconds a question: one at a time, from text to ranking.
+
+    Encoders of one vector a text have the same size, and so has the GNN-encoder: one of them is timed.
+    """
+    passages, timed = len(one_set.dataset.passage_ids), list(one_set.texts.items())[:TIMED]
     bm25 = BM25((passage.full_text for passage in one_set.dataset.passages()), total=passages)
-    by_bm25 = bm25_run(
-        bm25, {query.id: query.text for query in one_set.dataset.queries_of("dev")}, one_set.dataset.passage_ids, DEPTH
-    )
+    ids = one_set.dataset.passage_ids
+    costs: Costs = {BM25_SYSTEM: {"ms": milliseconds(lambda id_, text: bm25_run(bm25, {id_: text}, ids, DEPTH), timed)}}
+    for name in (DUAL, *SENTENCES):
+        features = encoded[name]
+        assert isinstance(features, Features)
+        index = build_index(features, one_set.place / f"index-{name}", overwrite=True)
+        encoder = encoder_of(features.meta, features.path)
+        rank = sentence_run if name in SENTENCES else index_run
+
+        def search(id_: str, text: str, rank: Any = rank, index: Any = index, encoder: Any = encoder) -> Any:
+            return rank(index, [id_], encoder.encode([text], "query"), DEPTH)
+
+        costs[name] = {"bytes": index.meta["bytes"] / passages, "ms": milliseconds(search, timed)}
+    costs |= dict.fromkeys((*DENSE, GNN), costs[DUAL])
+    for name in SPARSE:
+        features = encoded[name]
+        sparse = SparseEncoder(EncoderSettings.parse(features.meta["encoder"], features.path))
+        assert isinstance(features, SparseFeatures)
+        postings = PostingsSearch(features.postings, passages)
+
+        def by_terms(id_: str, text: str, sparse: Any = sparse, postings: Any = postings) -> Any:
+            query = sparse.encode([text], "query")
+            return postings.top_k(query.terms.tolist(), DEPTH, query.weights)
+
+        size = 8 * features.meta["num_passage_terms"] / passages
+        costs[name] = {"bytes": size, "ms": milliseconds(by_terms, timed)}
+    for name in JOINED:  # both rankings, one after the other
+        both = (costs[GNN], costs[name])
+        costs[f"{GNN} + {name}"] = {
+            key: sum(cost[key] for cost in both) for key in ("bytes", "ms") if key in costs[name]
+        }
+    return costs
+
+
+def figures_of(one_set: OneSet, seeds: int, unlabelled: Mapping[str, Path]) -> dict[str, Any]:
+    """Values by system and seed, tests, and costs."""
+    values: dict[str, list[Values]] = {}
+    chosen: dict[str, list[tuple[float, ...]]] = {}
+    costs: Costs = {}
     for seed in range(seeds):
-        index = one_set.gnn(features, graph, "", seed)
-
-        def by_index(queries: list[str], index: Any = index) -> Run:
-            return index_run(index, queries, features.queries[features.rows_of(queries)], DEPTH)
-
-        runs: dict[str, Run] = {"gnn-encoder": by_index(test)}
-        beside = {"bm25": by_bm25}
-        for name, systems in SYSTEMS.items():
-            place = one_set.place / f"{name}-run-{seed}"
-            recipe_run = run_encoder_recipe(
-                recipe_of(name, seed, place), place / "made", data=one_set.dataset.path, small=True
-            )
-            assert recipe_run is not None
-            runs |= {system: recipe_run.runs[system] for system in (*systems, "bm25", "start") if system not in runs}
-            for system in (system for system in systems if system in SPARSE):
-                sparse = open_sparse_features(place / "made" / f"{system}-features")
-                beside[system] = sparse_run(sparse, dev, DEPTH)
-                bytes_of[system] = 8 * sparse.meta["num_passage_terms"] / passages
-        for name, on_dev in beside.items():
-            fusion = choose_fusion([by_index(dev), on_dev], one_set.dataset.split("dev"))
-            joined = fuse([by_index(test), runs[name]], "weighted", weights=fusion.weights)
-            runs[f"gnn-encoder + {name}"] = joined
+        runs, of_seed = ranked(one_set, seed, unlabelled)
+        costs |= of_seed
+        for name in JOINED:
+            of_dev, of_test = ([runs[split][GNN], runs[split][name]] for split in SPLITS)
+            fusion = choose_fusion(of_dev, one_set.dataset.split("dev"))
+            runs["test"][f"{GNN} + {name}"] = fuse(of_test, "weighted", weights=fusion.weights)
             chosen.setdefault(name, []).append(fusion.weights)
-        for name, run in runs.items():
+        for name, run in runs["test"].items():
             values.setdefault(name, []).append(one_set.measured(run))
-            say(f"{one_set.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
-    one_vector = ("start", "gnn-encoder", *PRETRAINED, "dpr", "step-1", "rocketqav2")
-    dense = dict.fromkeys(one_vector, dual.meta["bytes"] / passages)
-    bytes_of |= dense | {f"gnn-encoder + {name}": dense["gnn-encoder"] + bytes_of[name] for name in SPARSE}
     means = {name: mean_by_question([measures[RR] for measures in every]) for name, every in values.items()}
-    pairs = {**dict.fromkeys(PRETRAINED, "dpr"), "rocketqav2": "step-1", "splade-distilled": "splade"}
     return {
-        "passages": passages,
-        "questions": len(test),
+        "passages": len(one_set.dataset.passage_ids),
+        "questions": len(one_set.texts),
         "labels": len(one_set.dataset.split("train")),
         "seeds": seeds,
+        "unlabelled": max(UNLABELLED.values()),
         "weights": chosen,
-        "systems": {name: row_of(name, values[name], means, bytes_of) for name in NAMES},
-        "pairs": {name: {"than": other, **tested(means[name], means[other])} for name, other in pairs.items()},
+        "systems": {name: row_of(name, values[name], means, costs) for name in NAMES},
+        "pairs": {name: {"than": other, **tested(means[name], means[other])} for name, other in PAIRS.items()},
     }
 
 
-def row_of(
-    name: str, seeds: Sequence[Values], means: Mapping[str, dict[str, float]], bytes_of: Mapping[str, float]
-) -> dict[str, Any]:
-    """A system's means over seeds, its bytes, and its test against the GNN-encoder."""
+def row_of(name: str, seeds: Sequence[Values], means: Mapping[str, dict[str, float]], costs: Costs) -> dict[str, Any]:
+    """A system's means over seeds, its costs, and its test against the GNN-encoder."""
     by_seed = [100 * fmean(measures[RR].values()) for measures in seeds]
     row: dict[str, Any] = {
-        "RR@10": fmean(by_seed),
+        RR: fmean(by_seed),
         "deviation": stdev(by_seed) if len(set(by_seed)) > 1 else None,
-        "R@100": 100 * fmean(mean_by_question([measures[RECALL] for measures in seeds]).values()),
-        "bytes": bytes_of.get(name),
+        RECALL: 100 * fmean(mean_by_question([measures[RECALL] for measures in seeds]).values()),
+        **costs[name],
     }
-    if name != "gnn-encoder":
-        row["test"] = tested(means[name], means["gnn-encoder"])
+    if name != GNN:
+        row["test"] = tested(means[name], means[GNN])
     return row
 
 
-def markdown(results: Mapping[str, Any]) -> str:
-    """The page."""
-    figures = results["set"]
-    lines = [
-        "# Pre-training, joint training and learned sparse retrieval",
-        "",
-        f"A sample of squad-open: {figures['passages']:,} passages, {figures['labels']:,} training and",
-        f"{figures['questions']:,} test questions; seeds: {figures['seeds']}. All start from MiniLM and see the same "
-        "labels.",
-        f"The recipes are those of `encoder train NAME --small`, with {QUICK_TOKENS} tokens of a passage;",
-        "cross-encoders are trained for one epoch with two negatives. An encoder that is no better on dev after",
-        "training keeps the weights that it started from: RocketQAv2 is then its step 1, and distilled SPLADE is",
-        "SPLADE. MiniLM has no head for masked language modelling. SPLADE's is trained on these passages alone, where",
-        "published SPLADE models start from one that is trained on billions of words.",
-        "",
-        "RR@10 and R@100 × 100 on test, means over seeds. Δ is the difference in RR@10 from the GNN-encoder, with a",
-        "95 % bootstrap interval and the p of a paired t-test by question. Bytes are those of a passage in the index.",
-        "",
-        "`.venv/bin/python benchmarks/small_encoders.py --data DIRECTORY --work WORK` makes this page.",
-        "",
-        "| system | RR@10 | R@100 | bytes | Δ |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for name, row in figures["systems"].items():
-        deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.1f}"
-        size = "–" if row["bytes"] is None else f"{row['bytes']:,.0f}"
-        gain = "–" if "test" not in row else difference(row["test"])
-        lines.append(f"| {NAMES[name]} | {row['RR@10']:.1f}{deviation} | {row['R@100']:.1f} | {size} | {gain} |")
-    lines.append("")
-    for name, test in figures["pairs"].items():
-        lines.append(f"{NAMES[name]}, against {NAMES[test['than']]}: {difference(test)}.")
-    weights = [
-        f"{NAMES[other]} {', '.join(f'{second:g}' for _, second in pairs)}"
-        for other, pairs in figures["weights"].items()
-    ]
-    lines += ["", f"Weights beside the GNN-encoder, by seed: {'; '.join(weights)}."]
-    lines += ["", f"Revision {results['git_revision']}."]
-    return "\n".join(lines) + "\n"
-
-
 @click.command()
-@click.option("--data", type=click.Path(path_type=Path), required=True, help="Directory that holds squad-open.")
+@click.option("--data", type=click.Path(path_type=Path), help="Directory that holds squad-open.")
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Where trainings are kept.")
+@click.option("--only", multiple=True, type=click.Choice(SETS), help="Measure only this set; may be repeated.")
 @click.option("--seeds", default=3, show_default=True, help="How many.")
-def main(data: Path, work: Path, seeds: int) -> None:
+def main(data: Path | None, work: Path, only: tuple[str, ...], seeds: int) -> None:
     """Train, measure, and write the page."""
     keep_freed_memory()
-    results: dict[str, Any] = {"set": figures_of(OneSet.of(SQUAD, data, work, True), seeds)}
-    results |= {"git_revision": git_revision(), "versions": library_versions(), "cpus": os.cpu_count()}
-    write_json(RESULTS / "small_encoders.json", results)
-    (RESULTS / "small_encoders.md").write_text(markdown(json.loads(json.dumps(results))), encoding="utf-8")
+    place = RESULTS / "small_encoders.json"
+    for name in only or SETS:
+        one_set = OneSet.of(name, data, work, True)
+        unlabelled = {}
+        for recipe, questions in UNLABELLED.items():
+            unlabelled[recipe] = work / "datasets" / f"{one_set.name}-{questions}-unlabelled"
+            if not (unlabelled[recipe] / "corpus.jsonl").is_file():
+                sample(whole_set(name, data, work), unlabelled[recipe], SMALL_SAMPLE, SMALL_PASSAGES, questions)
+        figures = figures_of(one_set, seeds, unlabelled)
+        sets = json.loads(place.read_text("utf-8"))["sets"] if place.is_file() else {}
+        results: dict[str, Any] = {"sets": {**sets, name: {**figures, "git_revision": git_revision()}}}
+        results |= {"versions": library_versions(), "cpus": os.cpu_count()}
+        write_json(place, results)
+        (RESULTS / "small_encoders.md").write_text(markdown(json.loads(json.dumps(results))), encoding="utf-8")
+        say(f"{name}: {place}")
 
 
 if __name__ == "__main__":
