@@ -202,9 +202,10 @@ def several_vectors() -> str:
 
 def other_trainings() -> str:
     """Pre-training, joint training and learned sparse retrieval, beside the GNN-encoder on the same sample."""
-    figures = result("small_encoders")["set"]
+    figures = result("small_encoders")["sets"]["squad-open"]
     systems = figures["systems"]
-    names = {"DPR": "dpr", "RetroMAE and DPR": "retromae", "RocketQA, step 1": "step-1", "RocketQAv2": "rocketqav2"}
+    names = {"DPR": "dpr", "RocketQA, step 1": "step-1", "step 4": "step-4", "RocketQAv2": "rocketqav2"}
+    names |= {"PAIR": "pair", "DCSR": "dcsr", "RetroMAE and DPR": "retromae"}
     names |= {"Condenser and DPR": "condenser", "coCondenser and DPR": "cocondenser"}
     names |= {"SPLADE": "splade", "term weights in place of DeepCT's": "term-weights"}
     values = ", ".join(f"{name} {systems[of]['RR@10']:.1f}" for name, of in names.items())
