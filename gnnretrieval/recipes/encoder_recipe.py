@@ -29,7 +29,7 @@ FEATURES = "-features"  # suffix of the directory of a stage's features
 _TAKEN = {BM25, START, LABELS, "rankings", "dataset"}
 _USED: dict[str, set[str]] = {
     "pre-train": {"start"},
-    "encoder": {"examples", "start", "encoder", "cross_encoder"},
+    "encoder": {"examples", "small_examples", "start", "encoder", "cross_encoder"},
     "cross-encoder": {"examples", "dev"},
     "reader": {"examples", "dev"},
     "negatives": {"by"},
@@ -65,6 +65,8 @@ class Stage(Settings):
         settings: Settings that replace the recipe's settings of this kind.
         encoder: Settings that replace the recipe's settings of encoders.
         small: Settings that replace ``settings`` for small data.
+        small_examples: Examples that an ``encoder`` is trained on in place of ``examples`` for small data; not given:
+            the same.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")
@@ -77,6 +79,11 @@ class Stage(Settings):
     settings: Mapping[str, Any] = Field({})
     encoder: Mapping[str, Any] = Field({})
     small: Mapping[str, Any] = Field({})
+    small_examples: tuple[str, ...] = ()
+
+    def examples_of(self, small: bool) -> tuple[str, ...]:
+        """The examples to train on."""
+        return self.small_examples if small and self.small_examples else self.examples
 
 
 class KindSettings(Settings):
@@ -143,9 +150,8 @@ class EncoderRecipe(KindSettings):
                 raise InputError(f"there is no stage {name!r}.{nearest(name, known)} Stages: {', '.join(known)}.")
         for stage in reversed(self.stages):  # a stage builds only on earlier ones
             if stage.name in wanted:
-                wanted |= {
-                    str(name) for name in (stage.by, stage.start, stage.dev, stage.cross_encoder, *stage.examples)
-                }
+                one = (stage.by, stage.start, stage.dev, stage.cross_encoder)
+                wanted |= {str(name) for name in (*one, *stage.examples, *stage.small_examples)}
         return self.model_copy(update={"stages": tuple(stage for stage in self.stages if stage.name in wanted)})
 
     def learning_from(self, query_share: float) -> Self:
@@ -190,6 +196,7 @@ def _require_earlier_stages(stage: Stage, kinds: Mapping[str, str]) -> None:
     examples = {"negatives", "denoise", "pseudo-label"}
     wanted: list[tuple[str, set[str], tuple[str, ...]]] = [  # field, kinds of stages, and names that are no stages
         ("examples", examples, (LABELS,) if stage.kind == "encoder" else ()),
+        ("small_examples", examples, (LABELS,)),
         ("by", {"encoder"}, (BM25, START) if stage.kind == "negatives" else (START,)),
         ("start", {"encoder", "pre-train"}, ()),
         ("dev", examples, ()),

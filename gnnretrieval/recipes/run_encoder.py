@@ -168,13 +168,14 @@ class _Run:
                 return train_reader(self.dataset, examples, dev, checkpoint, settings, place, **common)
             checkpoint = self.recipe.cross_encoder_checkpoint or checkpoint
             return train_cross_encoder(self.dataset, examples, dev, checkpoint, settings, place, **common)
+        examples_of = stage.examples_of(self.small)
         return train_dual_encoder(
             self.dataset,
-            [self._examples(name) for name in stage.examples if name != LABELS],
+            [self._examples(name) for name in examples_of if name != LABELS],
             self._start_of(stage, self.recipe.encoder_settings(self.small, stage)),
             settings,
             place,
-            labels=LABELS in stage.examples,
+            labels=LABELS in examples_of,
             cross_encoder=self._cross_encoder(stage),
             split=self.recipe.split,
             **common,

@@ -6,7 +6,7 @@ import pytest
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.learned_from import read_learned_from
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.recipes.encoder_recipe import METHODS, read_encoder_recipe
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
 from gnnretrieval.training.encoder.loop import EncoderLoop
@@ -102,6 +102,19 @@ def test_a_reader_of_questions_without_answers_is_refused_before_any_work(tiny_d
     with pytest.raises(InputError, match="no query of split 'train' has answers"):
         run_encoder_recipe(recipe, tmp_path / "out", data=tiny_dataset)
     assert not (tmp_path / "out" / "negatives").exists()
+
+
+def test_pair_on_small_data_is_pre_trained_even_if_its_teacher_is_never_sure(
+    unlabelled_dataset, tiny_checkpoint, tmp_path
+):
+    recipe = shrunk("pair", tiny_checkpoint, tmp_path)
+    text = re.sub(r"(?m)^positive_threshold = .*$", "positive_threshold = 0.9999", recipe.read_text("utf-8"))
+    recipe.write_text(text, encoding="utf-8")
+    with pytest.raises(GnnRetrievalError, match="nothing to train on"):
+        run_encoder_recipe(recipe, tmp_path / "out", data=unlabelled_dataset)
+    made = run_encoder_recipe(recipe, tmp_path / "small", data=unlabelled_dataset, small=True)
+    assert made.made["pseudo-labels"].meta["figures"]["positives"] == {}
+    assert made.made["pre-trained"].meta["examples"]["queries"] > 0
 
 
 def test_only_what_is_wanted_and_what_it_builds_on_is_made(unlabelled_dataset, tiny_checkpoint, tmp_path):
