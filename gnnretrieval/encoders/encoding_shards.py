@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -16,19 +17,23 @@ from typing import Self
 
 import numpy as np
 
-from gnnretrieval.data.dataset import DatasetPlace
-from gnnretrieval.encoders.feature_rows import WholeTexts, require_finite, windows
+from gnnretrieval.data.dataset import Dataset, DatasetPlace
+from gnnretrieval.data.sentences import is_of_sentences
+from gnnretrieval.encoders.feature_rows import WholeTexts, reading_of, require_finite, windows
 from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
+from gnnretrieval.encoders.part_files import PartFiles
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.settings import EncoderSettings, with_checkpoints_at
 from gnnretrieval.encoders.sparse_encoder import SparseEncoder
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.shards.stage import Shard, parts
+from gnnretrieval.storage.array_checks import require_offsets
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array, release
 from gnnretrieval.storage.artifacts import whole_file
 
 _ROWS = 65536  # rows merged together
+_STATE = "counts"
 FILES: dict[Side, str] = {"passage": "passages", "query": "queries"}
 
 
@@ -82,8 +87,12 @@ class TextShards(ABC):
         return replace(self, dataset=self.dataset.moved(input_at), settings=settings, directory=directory)
 
     def path(self, number: int) -> Path:
-        """File of the vectors of a shard."""
+        """The file that a shard writes last."""
         return Shard(number, len(self.parts)).file(self.directory, self.unit)
+
+    def beside(self, number: int, what: str) -> Path:
+        """Another file of a shard."""
+        return Shard(number, len(self.parts)).file(self.directory, f"{self.unit}-{what}")
 
     @abstractmethod
     def run(self, number: int) -> None:
@@ -108,46 +117,84 @@ class TextShards(ABC):
 
 @dataclass(frozen=True)
 class EncodingShards(TextShards):
-    """Texts in shards, each with its vectors in float16; attributes as :class:`TextShards`."""
+    """Texts in shards, each with its vectors in float16; attributes as :class:`TextShards`.
+
+    With vectors of sentences or tokens, a shard has their files too, and the counts of what was read.
+    """
 
     def run(self, number: int) -> None:
         """As :meth:`TextShards.run`."""
-        encoder = _opened(self.settings, self.device)
+        encoder, rows = _opened(self.settings, self.device), self.parts[number]
         self.require_same(encoder)
-        reading, rows = WholeTexts(encoder, self.side, self.dataset.open()), self.parts[number]
-        size = reading.window
-        shape = (rows.stop - rows.start, encoder.dimension)
-        with whole_file(self.path(number), shared=True) as partial, ArrayWriter(partial, shape, np.float16) as array:
-            for window in islice(windows(reading, rows.start, size), -(-shape[0] // size)):
-                vectors = reading.vectors(window, 0)
-                require_finite(vectors, encoder)
-                array.write(vectors)
+        shape, done = (rows.stop - rows.start, encoder.dimension), 0
+        with ExitStack() as files:  # the first that is entered gets its name last
 
-    def merge(self, path: Path, dimension: int) -> None:
-        """Write the vectors of all shards ``(total, dimension)`` float16 to ``path``.
+            def place(name: str) -> Path:
+                return files.enter_context(whole_file(self.beside(number, Path(name).stem), shared=True))
+
+            last = files.enter_context(whole_file(self.path(number), shared=True))
+            reading = reading_of(encoder, self.side, self.dataset.open(), place, {})
+            size = reading.window
+            with ArrayWriter(last, shape, np.float16) as array:
+                for window in islice(windows(reading, rows.start, size), -(-shape[0] // size)):
+                    vectors = reading.vectors(window, done)
+                    require_finite(vectors, encoder)
+                    array.write(vectors)
+                    done += len(vectors)
+            if reading.state:
+                with place(_STATE).open("wb") as file:
+                    np.save(file, np.array(list(reading.state.values()), dtype=np.int64))
+
+    def merge(self, encoder: TextEncoder, dataset: Dataset, directory: Path) -> WholeTexts:
+        """Write the vectors of all shards to the features in ``directory``; returns how they were read.
 
         Raises:
             ArtifactError: A shard's file is damaged.
         """
-        with ArrayWriter(path, (self.total, dimension), np.float16) as array:
+        with ArrayWriter(directory / f"{self.unit}.npy", (self.total, encoder.dimension), np.float16) as array:
             for number, rows in enumerate(self.parts):
-                vectors = load_array(self.path(number), (rows.stop - rows.start, dimension), np.float16)
+                vectors = load_array(self.path(number), (rows.stop - rows.start, encoder.dimension), np.float16)
                 for part in blocks(len(vectors), _ROWS):
                     array.write(vectors[part])
                     release(vectors)
+        reading = reading_of(encoder, self.side, dataset, directory.joinpath, {})
+        if reading.files is not None:
+            for number in range(len(self.parts)):
+                self._append(number, reading.files)
+        if reading.state:
+            files = (self.beside(number, _STATE) for number in range(len(self.parts)))
+            counts = sum(load_array(file, (len(reading.state),), np.int64) for file in files)
+            reading.state = dict(zip(reading.state, np.broadcast_to(counts, len(reading.state)).tolist(), strict=True))
+        return reading
+
+    def _append(self, number: int, files: PartFiles) -> None:
+        """Append a shard's vectors of sentences or tokens to ``files``."""
+        rows = self.parts[number]
+        starts_file = self.beside(number, files.starts.stem)
+        starts = load_array(starts_file, (rows.stop - rows.start + 1,), np.int64)
+        total = int(starts[-1])
+        require_offsets(starts, total, starts_file)
+        vectors = load_array(self.beside(number, files.vectors.stem), (total, files.dimension), files.dtype)
+        ids = None if files.ids is None else load_array(self.beside(number, files.ids.stem), (total,), np.int32)
+        for part in blocks(len(starts) - 1, _ROWS):
+            counts, of_parts = np.diff(starts[part.start : part.stop + 1]), slice(starts[part.start], starts[part.stop])
+            files.write(vectors[of_parts], counts, rows.start + part.start, None if ids is None else ids[of_parts])
+            release(vectors)
 
 
-def require_sharded(settings: EncoderSettings) -> None:
-    """Check that texts can be encoded in shards by these settings.
+def require_sharded(settings: EncoderSettings, dataset: Dataset) -> None:
+    """Check that a dataset's texts can be encoded in shards by these settings.
 
     Raises:
         InputError: They cannot.
     """
-    several = settings.sentences != "none" or settings.late_interaction is not None
-    if not settings.is_checkpoint or several:
+    if not settings.is_checkpoint:
+        raise InputError("only a checkpoint encodes in shards: leave out --shards and --dry-run.")
+    if settings.sentences != "none" and is_of_sentences(dataset):
         raise InputError(
-            "only a checkpoint with one vector per text, or with weights of terms, encodes in shards: leave out "
-            "--shards and --dry-run."
+            "passages that are sentences of one text are read together, and not in shards: leave out --shards and "
+            "--dry-run.",
+            dataset.path,
         )
     fingerprint_of(settings)
 

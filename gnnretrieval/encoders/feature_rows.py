@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ from gnnretrieval.encoders.sparse_encoder import SparseEncoder
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError
 
+Place = Callable[[str], Path]  # from a file's name to its path
+
 
 def texts_of(dataset: Dataset, side: Side) -> Iterator[str]:
     """The texts of all queries or passages, in the order of their rows."""
@@ -43,8 +45,11 @@ class WholeTexts:
     """One row per text.
 
     Attributes:
-        state: What an interrupted run needs to resume, besides the number of rows.
+        state: What an interrupted run needs to resume, besides the number of rows; counts of what was read.
+        files: Files of the vectors of sentences or tokens; None: a text has one vector.
     """
+
+    files: PartFiles | None = None
 
     def __init__(self, encoder: TextEncoder, side: Side, dataset: Dataset) -> None:
         self.encoder, self.side, self.dataset = encoder, side, dataset
@@ -79,12 +84,14 @@ class WholeTexts:
 class BySentences(WholeTexts):
     """One row per passage, the mean of its sentences' vectors; these are written to separate files."""
 
-    def __init__(self, encoder: DualEncoder, dataset: Dataset, directory: Path, state: Mapping[str, int]) -> None:
+    files: PartFiles
+
+    def __init__(self, encoder: DualEncoder, dataset: Dataset, place: Place, state: Mapping[str, int]) -> None:
         super().__init__(encoder, "passage", dataset)
         self._dual = encoder
         self.state = {name: state.get(name, 0) for name in ("sentences", "sentences_cut")}
-        names = (SENTENCES, SENTENCE_STARTS)
-        self.files = PartFiles(directory, names, encoder.dimension, parts=self.state["sentences"])
+        parts = self.state["sentences"]
+        self.files = PartFiles(place(SENTENCES), place(SENTENCE_STARTS), encoder.dimension, parts=parts)
 
     def vectors(self, items: Sequence[Any], done: int) -> NDArray[np.float32]:
         """As :meth:`WholeTexts.vectors`; also writes the sentences' vectors."""
@@ -113,18 +120,20 @@ class BySentences(WholeTexts):
 class ByTokens(WholeTexts):
     """One row per text, the mean of its tokens' vectors; these are written to separate files."""
 
+    files: PartFiles
+
     def __init__(
-        self, encoder: DualEncoder, side: Side, dataset: Dataset, directory: Path, state: Mapping[str, int]
+        self, encoder: DualEncoder, side: Side, dataset: Dataset, place: Place, state: Mapping[str, int]
     ) -> None:
         super().__init__(encoder, side, dataset)
         self._dual, self._name = encoder, f"{side}_tokens"
         self._how = encoder.settings.token_storage if side == "passage" else "float16"
         self.state = {self._name: state.get(self._name, 0)}
-        names = (TOKENS, TOKEN_STARTS) if side == "passage" else (QUERY_TOKENS, QUERY_TOKEN_STARTS)
-        ids = None
-        if encoder.settings.token_match == "same":
-            ids = TOKEN_IDS if side == "passage" else QUERY_TOKEN_IDS
-        self.files = PartFiles(directory, names, encoder.dimension, self._how, self.state[self._name], ids)
+        of_passages, of_queries = (TOKENS, TOKEN_STARTS, TOKEN_IDS), (QUERY_TOKENS, QUERY_TOKEN_STARTS, QUERY_TOKEN_IDS)
+        vectors, starts, ids = of_passages if side == "passage" else of_queries
+        numbered = place(ids) if encoder.settings.token_match == "same" else None
+        parts = self.state[self._name]
+        self.files = PartFiles(place(vectors), place(starts), encoder.dimension, self._how, parts, numbered)
 
     def vectors(self, items: Sequence[str], done: int) -> NDArray[np.float32]:
         """As :meth:`WholeTexts.vectors`; also writes the tokens' vectors."""
@@ -209,18 +218,26 @@ class ByEndpoint(WholeTexts):
 
 
 def reading_of(
-    encoder: TextEncoder, side: Side, dataset: Dataset, directory: Path, state: Mapping[str, int]
+    encoder: TextEncoder, side: Side, dataset: Dataset, place: Place, state: Mapping[str, int]
 ) -> WholeTexts:
-    """The way that ``encoder`` reads one side of a dataset; ``state`` is that of an interrupted run, or empty."""
+    """The way that ``encoder`` reads one side of a dataset.
+
+    Args:
+        encoder: The encoder.
+        side: Passages or queries.
+        dataset: The texts.
+        place: From the name of a file of sentences or tokens to its path.
+        state: :attr:`WholeTexts.state` of an interrupted run, or empty.
+    """
     if isinstance(encoder, EndpointEncoder):
         return ByEndpoint(encoder, side, dataset, state)
     if isinstance(encoder, DualEncoder) and encoder.late:
-        return ByTokens(encoder, side, dataset, directory, state)
+        return ByTokens(encoder, side, dataset, place, state)
     if side == "query" or not isinstance(encoder, DualEncoder) or encoder.sentences is None:
         return WholeTexts(encoder, side, dataset)
     if is_of_sentences(dataset):
         return SentencesAsPassages(encoder, dataset, state)
-    return BySentences(encoder, dataset, directory, state)
+    return BySentences(encoder, dataset, place, state)
 
 
 def require_finite(vectors: NDArray[np.floating], encoder: TextEncoder | SparseEncoder) -> None:

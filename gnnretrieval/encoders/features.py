@@ -16,7 +16,7 @@ from gnnretrieval.encoders.canary import canary_of, is_same_canary
 from gnnretrieval.encoders.encoded_texts import TEXTS
 from gnnretrieval.encoders.encoding_plan import FEATURES, EncodingPlan, together, with_absolute_paths
 from gnnretrieval.encoders.encoding_shards import FILES, EncodingShards, require_sharded
-from gnnretrieval.encoders.feature_rows import reading_of, require_finite, windows
+from gnnretrieval.encoders.feature_rows import WholeTexts, reading_of, require_finite, windows
 from gnnretrieval.encoders.function_encoder import Encode, as_encoder
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
 from gnnretrieval.encoders.opening import open_encoder
@@ -176,7 +176,7 @@ def encode_dataset(
     """
     plan = EncodingPlan.of(dataset, encoder, device)
     if sharding is not None:
-        require_sharded(plan.settings)
+        require_sharded(plan.settings, dataset)
 
     def write(directory: Path) -> dict[str, Any]:
         settings, fingerprint = plan.settings, plan.fingerprint
@@ -194,7 +194,7 @@ def encode_dataset(
             stages = plan.shards(EncodingShards, sharding.shards, out)
             run_stage(together(stages, range(sharding.shards)), sharding)
             for stage in stages:
-                stage.merge(directory / f"{FILES[stage.side]}.npy", opened.dimension)
+                figures |= _told(stage.merge(opened, dataset, directory), stage.total)
         else:
             for side in FILES:
                 figures |= _encode_side(opened, side, dataset, counts[side], directory)
@@ -272,7 +272,7 @@ def encode_shard(
         GnnRetrievalError: As :func:`encode_dataset`.
     """
     plan = EncodingPlan.of(dataset, encoder, device)
-    require_sharded(plan.settings)
+    require_sharded(plan.settings, dataset)
     made = SparseShards if plan.settings.sparse else EncodingShards
     stage = together(plan.shards(made, shard.total, out), [shard.number])
     run_stage(stage, Sharding(shards=1, storage=storage), partly=True)
@@ -305,7 +305,7 @@ def _encode_side(
     manifest_path, array_path = scratch(directory) / "manifest.json", directory / f"{name}.npy"
     manifest: dict[str, int] = json.loads(manifest_path.read_text()) if manifest_path.exists() else {}
     done = manifest.get(name, 0)
-    reading = reading_of(encoder, side, dataset, directory, manifest)
+    reading = reading_of(encoder, side, dataset, directory.joinpath, manifest)
     shape = (total, encoder.dimension)
     with (
         ArrayWriter(array_path, shape, np.float16, done) as array,
@@ -320,6 +320,11 @@ def _encode_side(
             # Only after the rows are on disk, so that a resumed run never counts rows that are not there.
             record_progress(directory, manifest_path, {**manifest, **reading.state, name: done})
             meter.advance(len(vectors))
+    return _told(reading, total)
+
+
+def _told(reading: WholeTexts, total: int) -> dict[str, Any]:
+    """Say what was read; returns entries for ``meta.json``."""
     if words := reading.in_words():
         say(words)
     return reading.figures(total)

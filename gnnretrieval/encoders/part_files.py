@@ -19,25 +19,24 @@ class PartFiles:
     """Writes vectors of parts, and the first part of each text, by windows of texts; both are whole after each window.
 
     Args:
-        directory: Directory of the files.
-        names: Names of the file of vectors and of the file of offsets.
+        vectors: The file of vectors.
+        starts: The file of offsets.
         dimension: Width of a vector.
         dtype: Type of the vectors in the file.
         parts: Number of parts after the last window of an interrupted run.
-        ids: Name of the file of the parts' ids; None: they have none.
+        ids: The file of the parts' ids; None: they have none.
     """
 
     def __init__(
         self,
-        directory: Path,
-        names: tuple[str, str],
+        vectors: Path,
+        starts: Path,
         dimension: int,
         dtype: DTypeLike = np.float16,
         parts: int = 0,
-        ids: str | None = None,
+        ids: Path | None = None,
     ) -> None:
-        self.vectors, self.starts = (directory / name for name in names)
-        self.ids = None if ids is None else directory / ids
+        self.vectors, self.starts, self.ids = vectors, starts, ids
         self.dimension, self.dtype, self.parts = dimension, dtype, parts
 
     def write(

@@ -205,7 +205,8 @@ def _invert(directory: Path, passages: int, count: int, vocabulary: int) -> None
 
 def _files(directory: Path, side: Side, terms: int = 0) -> PartFiles:
     """The files of one side, after ``terms`` weights of an interrupted run."""
-    return PartFiles(directory, _names(side)[:2], 1, np.float16, terms, ids=_names(side)[2])
+    weights, starts, ids = (directory / name for name in _names(side))
+    return PartFiles(weights, starts, 1, np.float16, terms, ids)
 
 
 def _names(side: Side) -> tuple[str, str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from gnnretrieval.encoders.feature_rows import require_finite, texts_of
 from gnnretrieval.encoders.part_files import PartFiles
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.sparse_encoder import SparseEncoder
-from gnnretrieval.shards.stage import Shard
 from gnnretrieval.storage.arrays import load_array
 from gnnretrieval.storage.artifacts import whole_file
 
@@ -40,7 +38,7 @@ class SparseShards(TextShards):
             require_finite(made[-1].weights, encoder)
         counts, terms, weights = (np.concatenate(column) for column in zip(*made, strict=True))
         last = self.path(number)
-        files = {self._file(number, _COUNTS): counts, self._file(number, _TERMS): terms}
+        files = {self.beside(number, _COUNTS): counts, self.beside(number, _TERMS): terms}
         for file, array in {**files, last: weights.astype(np.float16)}.items():
             with whole_file(file, shared=True) as partial, partial.open("wb") as opened:
                 np.save(opened, array)
@@ -52,13 +50,10 @@ class SparseShards(TextShards):
             ArtifactError: A shard's file is damaged.
         """
         for number, rows in enumerate(self.parts):
-            counts = load_array(self._file(number, _COUNTS), (rows.stop - rows.start,), np.int64)
-            terms = load_array(self._file(number, _TERMS), (int(counts.sum()),), np.int32)
+            counts = load_array(self.beside(number, _COUNTS), (rows.stop - rows.start,), np.int64)
+            terms = load_array(self.beside(number, _TERMS), (int(counts.sum()),), np.int32)
             weights = load_array(self.path(number), (len(terms),), np.float16)
             files.write(weights[:, None], counts, rows.start, terms.astype(np.int64))
-
-    def _file(self, number: int, what: str) -> Path:
-        return Shard(number, len(self.parts)).file(self.directory, f"{self.unit}-{what}")
 
 
 @lru_cache(maxsize=1)

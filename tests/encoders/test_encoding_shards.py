@@ -1,11 +1,12 @@
-import json
 from dataclasses import replace
 
 import pytest
 
 from gnnretrieval.data import Dataset
+from gnnretrieval.data.sentences import make_sentence_dataset
 from gnnretrieval.encoders.encoding_shards import EncodingShards
 from gnnretrieval.encoders.features import encode_dataset, encode_shard
+from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.shards import Shard, Sharding
 
@@ -79,8 +80,31 @@ def test_a_worker_that_finds_another_dataset_or_other_weights_refuses(tiny_datas
         replace(stage, weights=weights, dataset=place._replace(hash="other")).run(0)
 
 
-def test_sentences_are_not_encoded_in_shards(tiny_dataset, settings, tmp_path):
+@pytest.mark.parametrize("more", [{}, {"token_storage": "int8"}])
+def test_tokens_in_shards_are_those_of_one_process_byte_for_byte(tiny_late_encoder, tiny_dataset, tmp_path, more):
+    dataset, path = Dataset.open(tiny_dataset), str(tiny_late_encoder.path)
+    trained = EncoderSettings(checkpoint=path, precision="float32", window=16, **more)
+    whole = encode_dataset(dataset, trained, tmp_path / "whole")
+    for number in (2, 1):  # the first is made when they are joined
+        encode_shard(dataset, trained, tmp_path / "features", Shard(number, 3))
+    made = encode_dataset(dataset, trained, tmp_path / "features", sharding=Sharding(shards=3))
+    assert made.meta["files"] == whole.meta["files"]
+    assert made.meta["num_passage_tokens"] == whole.meta["num_passage_tokens"] == len(made.tokens)
+
+
+def test_a_shard_of_tokens_without_its_offsets_is_refused(tiny_late_encoder, tiny_dataset, tmp_path):
+    dataset = Dataset.open(tiny_dataset)
+    trained = EncoderSettings(checkpoint=str(tiny_late_encoder.path), precision="float32", window=16)
+    file = encode_shard(dataset, trained, tmp_path / "features", Shard(0, 3))[0]
+    (starts,) = file.parent.glob("passages-token_starts-00001-of-00003.npy")
+    starts.unlink()
+    with pytest.raises(ArtifactError, match=r"passages-token_starts-00001-of-00003\.npy"):
+        encode_dataset(dataset, trained, tmp_path / "features", sharding=Sharding(shards=3))
+
+
+def test_passages_that_are_sentences_are_not_encoded_in_shards(tiny_dataset, settings, tmp_path):
+    split = make_sentence_dataset(Dataset.open(tiny_dataset), tmp_path / "sentences")
     of_sentences = settings.model_copy(update={"sentences": "mean"})
-    with pytest.raises(InputError, match="leave out --shards and --dry-run"):
-        encode_dataset(Dataset.open(tiny_dataset), of_sentences, tmp_path / "f", sharding=Sharding(shards=2))
-    assert json.dumps([path.name for path in tmp_path.iterdir()]) == "[]"
+    with pytest.raises(InputError, match="read together, and not in shards: leave out --shards and --dry-run"):
+        encode_dataset(Dataset.open(split.path), of_sentences, tmp_path / "f", sharding=Sharding(shards=2))
+    assert not (tmp_path / "f").exists()

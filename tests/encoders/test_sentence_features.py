@@ -9,6 +9,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders import DualEncoder, encode_dataset, open_features
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError
+from gnnretrieval.shards import Sharding
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,14 @@ def test_the_artifact_says_how_many_sentences_there_are_and_how_many_were_cut(
     assert features.config["sentences"] == "mean"
     encode_dataset(dataset, settings, tmp_path / "features")
     assert f"{count} sentences, {count / 40:.1f} a passage; 6 more were beyond the limit of tokens" in said
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 7])
+def test_sentences_in_shards_are_those_of_one_process_byte_for_byte(features, dataset, settings, tmp_path, shards):
+    made = encode_dataset(dataset, settings, tmp_path / "features", sharding=Sharding(shards=shards))
+    assert made.meta["files"] == features.meta["files"]
+    counts = ("num_sentences", "sentences_cut", "sentences_per_passage")
+    assert {name: made.meta[name] for name in counts} == {name: features.meta[name] for name in counts}
 
 
 @pytest.mark.parametrize("fail_at", [0, 1, 2])

@@ -61,6 +61,9 @@ def test_the_dry_runs_make_nothing_and_know_shards_and_bytes(tiny_dataset, tiny_
     assert [one.shards for one in its.stages] == [3, 3]
     vectors = tiny_features.passages.nbytes + tiny_features.queries.nbytes
     assert sum(one.shard_bytes for one in its.stages) == vectors < its.result_bytes < 2 * vectors + 10_000
+    of_sentences = tiny_settings.model_copy(update={"sentences": "mean"})
+    by_sentence = forecast_encoding(dataset, of_sentences, sharding).stages[0]
+    assert by_sentence.shard_bytes > 1.5 * its.stages[0].shard_bytes, "its sentences have vectors too"
     graph = forecast_graph(dataset, tiny_features, GraphSettings(k=3), sharding)
     (search,) = graph.stages
     assert search.units == len(dataset.passage_ids)

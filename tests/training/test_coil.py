@@ -16,6 +16,7 @@ from gnnretrieval.index.rerankers import MaxSimReranker
 from gnnretrieval.losses import contrastive_loss
 from gnnretrieval.mining.candidates import search
 from gnnretrieval.mining.examples import Candidate, Example
+from gnnretrieval.shards import Sharding
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers
 from gnnretrieval.training.encoder.late_task import LateInteractionTask
 from gnnretrieval.training.encoder.pair_data import Texts
@@ -133,6 +134,15 @@ def test_an_interrupted_encoding_goes_on_with_the_same_ids(encoder, features, ti
     np.testing.assert_array_equal(again.token_ids, features.token_ids)
     np.testing.assert_array_equal(again.query_token_ids, features.query_token_ids)
     np.testing.assert_array_equal(again.tokens, features.tokens)
+
+
+def test_ids_of_tokens_in_shards_are_those_of_one_process_byte_for_byte(encoder, features, tiny_dataset, tmp_path):
+    settings = EncoderSettings(checkpoint=str(encoder.path), precision="float32", window=16)
+    dataset = Dataset.open(tiny_dataset)
+    whole = encode_dataset(dataset, settings, tmp_path / "whole")
+    made = encode_dataset(dataset, settings, tmp_path / "features", sharding=Sharding(shards=3))
+    assert made.meta["files"] == whole.meta["files"]
+    assert {"token_ids.npy", "query_token_ids.npy"} <= made.meta["files"].keys()
 
 
 def test_storage_that_does_not_keep_lengths_is_refused_for_a_trained_encoder(encoder):

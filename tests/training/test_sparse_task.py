@@ -10,6 +10,7 @@ from vocabularies import with_other_vocabulary
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders import sparse_encoder
+from gnnretrieval.encoders.dry_run import forecast_encoding
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.features import encode_shard
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -19,7 +20,7 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.index.sparse_search import sparse_run
 from gnnretrieval.losses import contrastive_loss
 from gnnretrieval.mining.examples import Candidate, Example
-from gnnretrieval.shards import Shard, Sharding
+from gnnretrieval.shards import Shard, Sharding, forecast
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers
 from gnnretrieval.training.encoder.inspection import inspection, inspection_lines, open_trained
 from gnnretrieval.training.encoder.pair_data import Texts
@@ -210,6 +211,15 @@ def test_weights_in_shards_are_those_of_one_process_byte_for_byte(trained, tiny_
     made = encode_sparse(dataset, settings, out, sharding=Sharding(shards=shards))
     assert made.meta["files"] == whole.meta["files"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["features", "whole"]  # nothing is left beside it
+
+
+def test_a_dry_run_knows_the_bytes_of_the_weights(trained, features, tiny_dataset, monkeypatch):
+    monkeypatch.setattr(forecast, "SECONDS", 0.0)  # the first measurement is long enough
+    settings = EncoderSettings(checkpoint=str(trained.path), precision="float32")
+    its = forecast_encoding(Dataset.open(tiny_dataset), settings, Sharding(shards=2))
+    of_weights = 6 * features.meta["num_passage_terms"]
+    assert its.stages[0].shard_bytes == pytest.approx(of_weights, rel=0.2)
+    assert its.result_bytes > of_weights * (1 + 8 / 6) * 0.8
 
 
 def test_a_shard_whose_weights_do_not_fit_its_terms_is_refused(trained, tiny_dataset, tmp_path):
