@@ -169,6 +169,7 @@ class _Night:
         self.run, self.recipe, self.from_scratch = run, recipe, from_scratch
         self.maker = Maker(recipe, passages, device)
         self.source = passages_source(passages)
+        self.has_old_model = False  # whether the old model over tonight's passages is made
 
     def planned(self, stored: StoredFigures) -> UpdateReport:
         """The report of a dry run."""
@@ -236,6 +237,7 @@ class _Night:
         if served is not None:
             old = run.making(PASSAGES)
             vectors = maker.old_model(served, old, features) if tonight.passages.differ else served.embeddings
+            self.has_old_model = tonight.passages.differ
         with maker.step("gate"):
             gate, moved = compare_versions(dataset, features, graph, embeddings, vectors, self.recipe)
             write_moved(moved if gate.promotes else [], made)
@@ -275,7 +277,7 @@ class _Night:
         """The old model stays, and serves tonight's passages."""
         reasons, before = [*reasons, *self._held_by()], tonight.before
         if tonight.passages.differ:
-            if not (self.run.making(PASSAGES) / "index").is_dir():
+            if not self.has_old_model:  # what a killed update left may be half of it, or have other passages
                 self.maker.old_model(served, self.run.making(PASSAGES), None)
             return self._promoted("passages only", PASSAGES, tonight, gate, reasons, figures)
         self.run.sign("update", version=None, outcome="nothing", promoted=before, **self._signed(gate, figures))

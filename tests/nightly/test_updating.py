@@ -259,6 +259,30 @@ def test_after_a_kill_at_any_step_the_same_command_goes_on_and_a_whole_version_i
     assert version_of(search.run, 2).embeddings.hash == unbroken.embeddings.hash
 
 
+@pytest.mark.parametrize("left", ["half of the version", "a version of other passages"])
+def test_what_a_killed_update_left_of_the_old_model_is_not_served_as_tonights(search, monkeypatch, left):
+    search.recipe.write_text(search.recipe.read_text().replace("least = 5", "least = 5000"))
+    search.set_passages(new="zu zu zu")
+    real = making.build_index
+
+    def first_index(made, out, **how):
+        if out.name == "index-dual-encoder":
+            raise Killed
+        return real(made, out, **how)
+
+    with monkeypatch.context() as patch:
+        if left == "half of the version":
+            patch.setattr(making, "build_index", first_index)
+        else:
+            patch.setattr(Versions, "put", ending(Versions.put, False))
+        with pytest.raises(Killed):
+            search.update()
+    search.set_passages(newer="ba bu zu")
+    report = search.update()
+    assert (report.outcome, report.version) == ("passages only", 3)
+    assert {"new", "newer"} < {*version_of(search.run, 3).dataset.passage_ids}  # and all its artifacts are there
+
+
 def test_the_command_says_that_a_rollback_stays_until_its_end(search):
     path = str(search.run.path)
     said = CliRunner().invoke(cli, ["rollback", path])
