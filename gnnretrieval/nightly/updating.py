@@ -93,12 +93,13 @@ def update_search(
     if dry_run:
         return night.planned(run.store.add(opened, redact=recipe.update.redact, keep_from=keep_from, dry_run=True))
     with run.held():
+        signed = len(run.ledger())
         stored = run.store.add(opened, redact=recipe.update.redact, keep_from=keep_from)
         say(f"{run.path}: {stored.added:,} new events, {stored.stored:,} in the store")
         report = night.update(stored)
-        place = run.report_place(len(run.ledger()))
-        make_directory(place.parent)
-        if not place.exists():  # otherwise the ledger has no new line: the last update's report stays
+        if len(run.ledger()) > signed:  # the report of a line that an earlier update signed is not this one
+            place = run.report_place(len(run.ledger()))
+            make_directory(place.parent)
             write_json(place, report.as_json())
         return report
 

@@ -3,14 +3,16 @@
 import json
 
 import numpy as np
+import pytest
 from fastapi.testclient import TestClient
 
 from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
-from gnnretrieval.nightly import roll_back
+from gnnretrieval.nightly import Versions, roll_back
 from gnnretrieval.nightly.moved import MovedQuestion, moved_most, read_moved
 from gnnretrieval.serve import create_app
 from gnnretrieval.serve.served import open_version
+from tests.killed_runs import Killed
 
 
 def told(place):
@@ -81,6 +83,16 @@ def test_a_report_that_is_written_after_the_version_is_served_is_found_then(sear
         assert client.get("/update").json()["error"]["code"] == "no_update"
         place.write_bytes(text)
         assert client.get("/update").json()["number"] == 2
+
+
+def test_the_next_update_does_not_report_for_one_that_was_killed_before_its_report(search, monkeypatch):
+    search.set_passages(new="zu zu zu")
+    with monkeypatch.context() as patch:
+        patch.setattr(Versions, "prune", lambda run, keep: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            search.update()
+    assert (search.run.promoted, search.update().outcome) == (3, "nothing")
+    assert told(search.run.path)[0] == 404  # and not that nothing was promoted
 
 
 def test_of_an_index_that_no_update_made_nothing_is_told(tiny_run):
