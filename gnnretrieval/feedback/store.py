@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import os
 import secrets
 import time
@@ -200,19 +201,21 @@ class EventStore:
             for text in (question, redacted(question))
             if (named := question_key(text))
         }
-        count, known = 0, set[str]()
+        count, known, last = 0, set[str](), 0.0
         for event in itertools.chain.from_iterable(log.events() for log in self.logs()):
             meant = [hashed.get(event.session), keys.get(question_key(event.question))]
-            count += meant != [None, None]
+            if meant != [None, None]:
+                count, last = count + 1, max(last, event.time)
             known.update(name for name in meant if name is not None)
         if count:
             for name in sorted({*hashed.values(), *keys.values()} - known):
                 say(f"no event in the store is of {name!r}")
-            now, before = time.time(), self._forgotten
-            until = before["until"] | dict.fromkeys(sorted({*hashed, *(_hashed(text, key) for text in keys)}), now)
+            # Times in a local zone that a log does not name may be hours ahead of the clock.
+            before, end = self._forgotten, max(time.time(), math.nextafter(last, math.inf))
+            pending = sorted({*hashed, *(_hashed(text, key) for text in keys)})
+            until = before["until"] | dict.fromkeys(pending, end)
             # Written before the events are deleted: after a kill in between, what was made from them is not used again,
             # and the next update deletes them.
-            pending = sorted(hash_ for hash_, when in until.items() if when == now)
             write_json(self.path / _EPOCH, {"times": before["times"] + 1, "until": until, "pending": pending})
             self.finish_forgetting()
         return count

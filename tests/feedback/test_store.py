@@ -1,6 +1,7 @@
 """The event store: every event once, without sessions, and without what was to be forgotten."""
 
 import json
+import time
 
 import pytest
 
@@ -68,6 +69,16 @@ def test_what_is_forgotten_is_not_added_again_by_a_log_that_still_has_it(store, 
     assert (again.forgotten, again.known, again.added) == (2, 1, 0)
     assert store.forget(["nobody"], []) == 0
     assert store.epoch == 1
+
+
+def test_what_is_forgotten_stays_away_where_the_log_has_local_times_ahead_of_the_clock(store, tmp_path):
+    ahead = time.time() + 3600
+    lines = ((ahead, "s", "x"), (ahead + 60, "s", "y"), (ahead, "t", "z"))
+    store.add([log(tmp_path / "a.jsonl", *lines)])
+    assert store.forget(["s"], []) == 2
+    again = store.add([log(tmp_path / "a.jsonl", *lines, (ahead + 61, "s", "later"))])
+    assert (again.forgotten, again.known, again.added) == (2, 1, 1)
+    assert stored(store) == [(ahead, "z"), (ahead + 61, "later")]
 
 
 def test_names_without_events_are_told_beside_those_that_are_forgotten(store, tmp_path, said):
