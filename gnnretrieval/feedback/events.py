@@ -148,7 +148,9 @@ class EventLog:
                 return
             line = decoded(self.path, number, raw)
             if record is None:
-                raise InputError(f"not a JSON object: {excerpt(line.rstrip())}.", self.path, number)
+                raise InputError(
+                    f"not a JSON object: {excerpt(line.rstrip())}. Write each event on one line.", self.path, number
+                )
             require_characters(record, self.path, number)
             yield number, record
 
@@ -253,4 +255,9 @@ def _has_json_lines(path: Path) -> bool:
     first = next(read_lines(path, WANTED), None)
     if first is None:
         raise InputError(f"this file is empty; wanted {WANTED}.", path)
-    return first[1].lstrip().startswith("{")
+    begins = first[1].lstrip()
+    if begins.startswith("["):
+        raise InputError(
+            "this is one JSON array: write each of its events on a line, for example by jq -c '.[]'.", path, first[0]
+        )
+    return begins.startswith("{")

@@ -114,6 +114,16 @@ def test_an_empty_log_and_a_line_that_is_no_object_are_refused(tmp_path):
         EventLog(tmp_path / "log.jsonl")
 
 
+@pytest.mark.parametrize(("indent", "name"), [(None, "log.json"), (2, "log.json"), (None, "log.jsonl")])
+def test_an_array_of_events_is_not_taken_for_a_table(tmp_path, indent, name):
+    (tmp_path / name).write_text(json.dumps(LISTS, indent=indent))
+    with pytest.raises(InputError, match=r"log.jsonl?:1: this is one JSON array: write each of its events on a line"):
+        EventLog(tmp_path / name)
+    (tmp_path / name).write_text(json.dumps(LISTS[0], indent=2))
+    with pytest.raises(InputError, match=r"not a JSON object: '\{'. Write each event on one line"):
+        EventLog(tmp_path / name)
+
+
 def test_a_thumb_in_a_log_of_votes_is_a_click_only_until_it_is_taken_back(tmp_path):
     rows = [
         {"q": "x", "time": time, "sid": "s", "page": "a", "vote": vote} for time, vote in enumerate(("up", "withdrawn"))
