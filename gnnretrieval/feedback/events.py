@@ -193,7 +193,7 @@ class EventLog:
         return shown, len({*clicked, *thumbs} - positions.keys())
 
     def _clicked(self, record: Record, ids: Sequence[str]) -> list[str]:
-        values = items_of(self._value(record, "clicked"))
+        values = [_truth(value, ids) for value in items_of(self._value(record, "clicked"))]
         if values and all(isinstance(value, bool) for value in values):
             if len(values) != len(ids):
                 raise BadValue(f"found {len(values)} clicks, true or false, for {len(ids)} shown passages.")
@@ -237,6 +237,12 @@ class EventLog:
 
 
 _MOST_POSITIONS = 1000
+
+
+def _truth(value: Any, ids: Sequence[str]) -> Any:
+    """A click of a list: true or false for the words of a table, unless they are ids of the list."""
+    words = {"true": True, "false": False}
+    return words.get(value.casefold(), value) if isinstance(value, str) and value not in ids else value
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:

@@ -124,6 +124,20 @@ def test_an_array_of_events_is_not_taken_for_a_table(tmp_path, indent, name):
         EventLog(tmp_path / name)
 
 
+@pytest.mark.parametrize("clicked", ["true|false|false", "True, False, False", '["true", "false", "false"]', "a"])
+def test_a_table_may_say_true_and_false_for_each_passage_of_its_list(tmp_path, clicked):
+    row = {"query": "Q one", "ts": 10, "results": "a|b|c", "clicks": clicked}
+    (event,) = EventLog(written(tmp_path / "log.csv", [row])).events()
+    assert [(one.passage, one.clicked) for one in event.shown] == [("a", True), ("b", False), ("c", False)]
+    assert event.outside == 0
+
+
+def test_passages_may_be_called_true_and_false(tmp_path):
+    row = {"query": "Q one", "ts": 10, "results": "true|false", "clicks": "false"}
+    (event,) = EventLog(written(tmp_path / "log.csv", [row])).events()
+    assert [(one.passage, one.clicked) for one in event.shown] == [("true", False), ("false", True)]
+
+
 def test_a_thumb_in_a_log_of_votes_is_a_click_only_until_it_is_taken_back(tmp_path):
     rows = [
         {"q": "x", "time": time, "sid": "s", "page": "a", "vote": vote} for time, vote in enumerate(("up", "withdrawn"))
