@@ -231,12 +231,13 @@ class EventLog:
         if is_missing(value):
             return None
         text = str(value).strip().removesuffix(".0")
-        if not text.isdecimal() or not 1 <= int(text) + first <= _MOST_POSITIONS:
+        if not text.isdecimal() or len(text) > _LONGEST or not 1 <= int(text) + first <= _MOST_POSITIONS:
             raise BadValue(f"found position {excerpt(value)}, wanted a whole number from 1 to {_MOST_POSITIONS:,}.")
         return int(text) + first
 
 
 _MOST_POSITIONS = 1000
+_LONGEST = 20  # digits of a position
 
 
 def _truth(value: Any, ids: Sequence[str]) -> Any:

@@ -56,12 +56,20 @@ def time_of(value: Any) -> float:
                     f"found time {excerpt(value)}, wanted ISO 8601 such as 2026-03-01T09:30:00Z, or seconds since 1970."
                 ) from None
         value = float(text)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
         raise BadValue(f"found time {excerpt(value)}, wanted ISO 8601 or seconds since 1970.")
     seconds = float(value)
     while seconds >= _SECONDS:
         seconds /= 1000
     return _in_range(seconds, value)
+
+
+def _is_finite(value: float) -> bool:
+    """Whether a number is finite as a float; a whole number of JSON has any length."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _compact(value: Any) -> datetime | None:

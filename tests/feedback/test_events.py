@@ -97,7 +97,9 @@ def test_given_columns_come_before_the_usual_ones(tmp_path):
         (LISTS, {"question": "qery"}, "Did you mean 'query'"),
         (LISTS, {"quest": "query"}, "Did you mean 'question'"),
         ([LISTS[0], LISTS[1] | {"ts": "noon"}], {}, r"log.jsonl:2: found time 'noon'"),
+        ([LISTS[0] | {"ts": 10**400}], {}, r"log.jsonl:1: found time 1000"),
         ([ROWS[0] | {"rank": "top"}], {}, "found position 'top'"),
+        ([ROWS[0] | {"rank": "9" * 5000}], {}, "found position '9999"),
     ],
 )
 def test_what_is_wrong_with_a_log_is_a_sentence(tmp_path, records, given, says):
