@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import os
+import re
 import socket
 import stat
 import time
@@ -18,6 +19,7 @@ from gnnretrieval.serve.listening import is_loopback_address
 _SHORTEST = 16  # minimum characters of a token
 _LONGEST = 4096  # maximum bytes of a token and of its file
 _EXTRA = 20  # burst beyond a second's requests: the explorer's page sends about ten at once
+_NAME = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 _ADDRESSES = 10_000  # maximum number of clients that are remembered
 
 
@@ -58,14 +60,14 @@ class Names:
     and is refused. IP addresses are safe, since they cannot be made to resolve elsewhere.
 
     Args:
-        allowed: Further names.
+        allowed: Further names, as :func:`host_name` takes them.
         on_loopback: Whether to accept only ``localhost`` and loopback addresses; otherwise also this machine's name
             and every IP address.
     """
 
     def __init__(self, allowed: Sequence[str], *, on_loopback: bool) -> None:
         own = ["localhost"] if on_loopback else ["localhost", socket.gethostname()]
-        self._names = {_plain(name) for name in (*own, *allowed)}
+        self._names = {_plain(name) for name in own} | {host_name(name) for name in allowed}
         self._on_loopback = on_loopback
 
     def __contains__(self, host: str) -> bool:
@@ -74,6 +76,23 @@ class Names:
         if name in self._names or is_loopback_address(name):
             return True
         return not self._on_loopback and _is_address(name)
+
+
+def host_name(given: str) -> str:
+    """The name that ``Host`` headers give for a name of ``--allow-host``: without a port, and in ASCII.
+
+    Raises:
+        InputError: It is no name: an address of the web, for example, or a pattern.
+    """
+    text = given.strip()
+    name = _plain(text) if _is_address(text) else _name(text)
+    try:
+        name = name if name.isascii() else name.encode("idna").decode()  # what browsers send for bücher.example
+    except UnicodeError:
+        name = ""
+    if "/" in text or not (_NAME.fullmatch(name) or _is_address(name)):
+        raise InputError(f"--allow-host {given}: this is no name. Give the name alone, such as search.example.org.")
+    return name
 
 
 def _plain(name: str) -> str:

@@ -67,8 +67,8 @@ def serve(
 
     Raises:
         InputError: Other machines can reach the address and there is neither a token nor ``no_auth``; the token cannot
-            be used (:func:`gnnretrieval.serve.access.read_token`); feedback has no token, or its file cannot be written
-            (:class:`gnnretrieval.feedback.thumb_log.ThumbLog`); the reader cannot be loaded
+            be used (:func:`gnnretrieval.serve.access.read_token`); a further name is none; feedback has no token, or
+            its file cannot be written (:class:`gnnretrieval.feedback.thumb_log.ThumbLog`); the reader cannot be loaded
             (:class:`gnnretrieval.encoders.reader.Reader`), or its weights are damaged.
         GnnRetrievalError: The address cannot be bound, FastAPI or uvicorn is not installed, too few files may be open,
             or the index cannot be opened (:meth:`~gnnretrieval.index.retriever.Retriever.open`).
@@ -81,7 +81,7 @@ def serve(
         raise GnnRetrievalError(f"Serving wants {error.name}: pip install 'gnnretrieval[serve]'.") from None
     from gnnretrieval.feedback.thumb_log import ThumbLog
     from gnnretrieval.index.retriever import Retriever, index_in
-    from gnnretrieval.serve.access import read_token
+    from gnnretrieval.serve.access import host_name, read_token
     from gnnretrieval.serve.listening import bound, is_loopback
     from gnnretrieval.serve.served import open_version
     from gnnretrieval.serve.settings import ServeSettings
@@ -102,7 +102,7 @@ def serve(
             rate = NETWORK_RATE
         settings = ServeSettings(
             listens="loopback" if on_loopback else "network",
-            allowed_hosts=allowed_hosts,
+            allowed_hosts=tuple(map(host_name, allowed_hosts)),
             token=token,
             rate=rate or None,
             watch=watch,

@@ -188,6 +188,12 @@ def test_an_address_that_is_not_this_machine_s_is_one_sentence(made, refuses):
     refuses("serve", made.index, "--host", "no such host", says=("no such host: this address cannot be had",))
 
 
+def test_a_name_that_is_none_is_one_sentence_before_anything_is_loaded(made, refuses):
+    name = "https://search.example.org"
+    outcome = refuses("serve", made.index, "--port", "0", "--allow-host", name, says=(f"--allow-host {name}",))
+    assert "loading" not in outcome.err
+
+
 def test_a_place_without_an_index_is_one_sentence(refuses, tmp_path, monkeypatch):
     refuses("serve", tmp_path / "nothing", "--port", "0", says=("an index was expected there",))
     monkeypatch.chdir(tmp_path)

@@ -96,6 +96,29 @@ def test_a_server_is_called_by_its_addresses_and_by_the_names_that_are_allowed()
         assert host in network
 
 
+@pytest.mark.parametrize(
+    ("given", "host"),
+    [
+        ("search.example.org:8443", "search.example.org:8443"),
+        ("Search.Example.org.", "search.example.org"),
+        ("bücher.example", "xn--bcher-kva.example"),
+        ("10.0.0.5", "10.0.0.5:80"),
+        ("2001:db8::1", "[2001:db8::1]:80"),
+        ("[2001:db8::1]:80", "[2001:db8::1]"),
+    ],
+)
+def test_a_name_may_be_given_with_a_port_or_in_any_script(given, host):
+    assert host in Names((given,), on_loopback=True)
+
+
+@pytest.mark.parametrize(
+    "given", ["https://search.example.org", "search.example.org/", "*", "*.example.org", "", "ü" * 99]
+)
+def test_what_no_host_header_gives_is_no_name(given):
+    with pytest.raises(InputError, match=r"this is no name. Give the name alone, such as search.example.org"):
+        Names((given,), on_loopback=True)
+
+
 def test_a_client_asks_as_often_as_it_may_and_others_are_not_its_concern():
     now = [0.0]
     rate = Rate(2, clock=lambda: now[0])
