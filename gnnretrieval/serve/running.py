@@ -67,8 +67,9 @@ def serve(
 
     Raises:
         InputError: Other machines can reach the address and there is neither a token nor ``no_auth``; the token cannot
-            be used (:func:`gnnretrieval.serve.access.read_token`); a further name is none; feedback has no token, or
-            its file cannot be written (:class:`gnnretrieval.feedback.thumb_log.ThumbLog`); the reader cannot be loaded
+            be used (:func:`gnnretrieval.serve.access.read_token`); a further name is none; a number is not finite;
+            feedback has no token, or its file cannot be written
+            (:class:`gnnretrieval.feedback.thumb_log.ThumbLog`); the reader cannot be loaded
             (:class:`gnnretrieval.encoders.reader.Reader`), or its weights are damaged.
         GnnRetrievalError: The address cannot be bound, FastAPI or uvicorn is not installed, too few files may be open,
             or the index cannot be opened (:meth:`~gnnretrieval.index.retriever.Retriever.open`).
@@ -100,14 +101,16 @@ def serve(
             )
         if rate is None and not on_loopback:
             rate = NETWORK_RATE
-        settings = ServeSettings(
-            listens="loopback" if on_loopback else "network",
-            allowed_hosts=tuple(map(host_name, allowed_hosts)),
-            token=token,
-            rate=rate or None,
-            watch=watch,
-            feedback=None if feedback is None else Path(feedback),
-            explore=explore,
+        settings = ServeSettings.parse(
+            {
+                "listens": "loopback" if on_loopback else "network",
+                "allowed_hosts": tuple(map(host_name, allowed_hosts)),
+                "token": token,
+                "rate": rate or None,
+                "watch": watch,
+                "feedback": None if feedback is None else Path(feedback),
+                "explore": explore,
+            }
         )
 
         def opened(older: Served | None = None) -> Retriever:

@@ -188,6 +188,19 @@ def test_an_address_that_is_not_this_machine_s_is_one_sentence(made, refuses):
     refuses("serve", made.index, "--host", "no such host", says=("no such host: this address cannot be had",))
 
 
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--rate", "nan"), "rate: input should be a finite number"),
+        (("--watch", "inf"), "watch: input should be a finite number"),
+        (("--explore", "nan"), "explore: input should be a finite number"),
+    ],
+)
+def test_a_number_that_is_not_finite_is_one_sentence_before_anything_is_loaded(made, refuses, options, says):
+    outcome = refuses("serve", made.index, "--port", "0", *options, says=(says,))
+    assert "loading" not in outcome.err
+
+
 def test_a_name_that_is_none_is_one_sentence_before_anything_is_loaded(made, refuses):
     name = "https://search.example.org"
     outcome = refuses("serve", made.index, "--port", "0", "--allow-host", name, says=(f"--allow-host {name}",))
