@@ -14,7 +14,7 @@ def roll_back(path: str | Path, version: int | None = None) -> int:
     """Promote an earlier version in one step, and sign the ledger; returns its number.
 
     Updates go on, and promote no new model until :func:`end_rollback`. The gate missed what was wrong with the version
-    that is given up, and would miss it again the next night.
+    that is given up, and would miss it again the next night. To name the promoted version keeps it so.
 
     Args:
         path: Directory of the search.
@@ -37,8 +37,10 @@ def roll_back(path: str | Path, version: int | None = None) -> int:
             )
         if version != promoted:
             Version.open(run.place(version))
+        if version != promoted or not run.is_rolled_back:
             # Signed first: after a kill in between, no update promotes the model that is given up again.
             run.sign(ROLLBACK, to=version, promoted=promoted)
+        if version != promoted:
             run.promote(version)
         return version
 

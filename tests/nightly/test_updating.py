@@ -292,6 +292,17 @@ def test_the_command_says_that_a_rollback_stays_until_its_end(search):
     assert search.run.is_rolled_back
 
 
+def test_no_update_promotes_a_new_model_either_where_the_promoted_version_is_named(search):
+    path = str(search.run.path)
+    for _ in range(2):  # once is enough
+        said = CliRunner().invoke(cli, ["rollback", path, "2"])
+        assert "No update promotes a new model until" in said.output
+        assert (search.run.promoted, search.run.is_rolled_back) == (2, True)
+    assert [line["action"] for line in search.run.ledger()].count("rollback") == 1
+    end_rollback(path)
+    assert not search.run.is_rolled_back
+
+
 def test_a_server_loses_no_request_while_versions_are_promoted(search):
     run = search.run
 
