@@ -29,6 +29,10 @@ WANTED = "an event log: JSON lines, CSV, TSV or Parquet"
 Record = Mapping[str, Any]
 
 
+class EmptyLogError(InputError):
+    """A log has no event yet."""
+
+
 class Shown(NamedTuple):
     """A passage of an event.
 
@@ -112,6 +116,8 @@ class EventLog:
         self._is_json = _has_json_lines(self.path)
         if self._is_json:  # a key may be missing from many records: all are looked through
             names = dict.fromkeys(key for _, record in self._records(warns=True) for key in record)
+            if not names:
+                raise EmptyLogError("no event is in this file yet.", self.path)
         else:
             names = dict.fromkeys(opened(self.path)[0])
         self.columns = columns_of(names, given or {}, self.path)
@@ -236,6 +242,25 @@ class EventLog:
         return int(text) + first
 
 
+def open_logs(logs: Sequence[str | Path | Log], given: Mapping[str, str] | None = None) -> list[Log]:
+    """The logs, opened. One without an event yet, as of a night without questions, is left out with a sentence.
+
+    Args:
+        logs: Files, or logs that are open.
+        given: Column by field, for columns without a usual name.
+
+    Raises:
+        InputError: as of :class:`EventLog`.
+    """
+    opened: list[Log] = []
+    for log in logs:
+        try:
+            opened.append(EventLog(log, given) if isinstance(log, str | Path) else log)
+        except EmptyLogError:
+            say(f"{log}: no event is in this log yet: it is left out.")
+    return opened
+
+
 _MOST_POSITIONS = 1000
 _LONGEST = 20  # digits of a position
 
@@ -257,11 +282,14 @@ def _object(raw: bytes) -> dict[str, Any] | None:
 
 def _has_json_lines(path: Path) -> bool:
     endings = [ending.lower() for ending in path.suffixes if ending.lower() != ".gz"]
-    if endings and (endings[-1] in PARQUET or endings[-1] in (".csv", ".tsv")):
+    ending = endings[-1] if endings else ""
+    if ending in PARQUET:
         return False
     first = next(read_lines(path, WANTED), None)
     if first is None:
-        raise InputError(f"this file is empty; wanted {WANTED}.", path)
+        raise EmptyLogError(f"this file is empty; wanted {WANTED}.", path)
+    if ending in (".csv", ".tsv"):
+        return False
     begins = first[1].lstrip()
     if begins.startswith("["):
         raise InputError(

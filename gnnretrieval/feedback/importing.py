@@ -19,7 +19,7 @@ from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.feedback.cleaning import Cleaned, Impression, clean
 from gnnretrieval.feedback.click_rates import ClickRates, click_rates, count_votes
 from gnnretrieval.feedback.columns import require_fields
-from gnnretrieval.feedback.events import EventLog, Log
+from gnnretrieval.feedback.events import EventLog, Log, open_logs
 from gnnretrieval.feedback.judgement_table import write_judgements
 from gnnretrieval.feedback.judging import Judgement, judge
 from gnnretrieval.feedback.propensities import Propensities, estimate_propensities
@@ -121,9 +121,9 @@ def import_feedback(
     """
     settings = settings or FeedbackSettings()
     require_fields(columns or {})
-    opened = [EventLog(log, columns) if isinstance(log, str | Path) else log for log in logs]
+    opened = open_logs(logs, columns)
     if not opened:
-        raise InputError("there is no log to import.")
+        raise InputError("there is no log to import: give one with events.")
     source = passages_source(Path(passages))
     times = [None if time is None else _seconds(time) for time in (keep_from, dev_from, test_from)]
 

@@ -19,7 +19,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.feedback.columns import require_fields
-from gnnretrieval.feedback.events import EventLog
+from gnnretrieval.feedback.events import open_logs
 from gnnretrieval.feedback.importing import NoLabelsError, passages_source
 from gnnretrieval.feedback.store import StoredFigures
 from gnnretrieval.feedback.time_splits import TEST
@@ -86,7 +86,7 @@ def update_search(
     _require_can_update(recipe, path)
     passages = _passages_of(recipe, path, data)
     require_fields(columns or {})
-    opened = [EventLog(log, columns) for log in logs]
+    opened = open_logs(logs, columns)
     run = Versions(out if out is not None else live_directory(path))
     night = _Night(run, recipe, passages, device, from_scratch)
     keep_from = _keep_from(recipe, now or datetime.now(UTC))

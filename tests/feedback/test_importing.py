@@ -207,3 +207,15 @@ def test_the_report_is_text_and_a_page(made):
         assert part in page
     assert f"{report.positions[1].propensity:.3f}" in text
     assert "<svg" in page
+
+
+def test_an_empty_log_is_left_out_and_nothing_but_empty_logs_is_refused(log, made, tiny_dataset, tmp_path):
+    empty = []
+    for name in ("a.jsonl", "b.csv", "c.log"):
+        (tmp_path / name).write_text("\n")
+        empty.append(tmp_path / name)
+    path, dev, test = log
+    again = import_feedback([*empty, path], tiny_dataset, tmp_path / "again", dev_from=dev, test_from=test)
+    assert files(again.path) == files(made.path)
+    with pytest.raises(InputError, match="there is no log to import: give one with events"):
+        import_feedback(empty, tiny_dataset, tmp_path / "none")

@@ -18,6 +18,7 @@ from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.feedback.thumb_log import ThumbLog
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.nightly import Versions, end_rollback, forget_events, making, roll_back, update_search, updating
 from gnnretrieval.nightly.making import Version
@@ -124,6 +125,17 @@ def test_where_all_events_are_too_old_the_old_model_serves_new_passages(search):
     report = search.update(now=datetime(2030, 1, 1, tzinfo=UTC))
     assert (report.outcome, report.version, report.events.stored) == ("passages only", 3, 0)
     assert report.reasons == ["There is nothing to train on: the store has no event: give a log with some (--events)."]
+
+
+@pytest.mark.parametrize("begun", ["", '{"time": "2026-0'])
+def test_a_log_without_an_event_yet_is_left_out_and_new_passages_are_served(search, said, begun):
+    log = ThumbLog(search.place / "thumbs.jsonl").path  # a server makes the file when it starts
+    log.write_text(begun)
+    search.set_passages(new="zu zu zu")
+    report = update_search(search.recipe, [log, search.events()])
+    assert (report.outcome, report.events.read) == ("passages only", len(search.log))
+    assert f"{log}: no event is in this log yet: it is left out." in said
+    assert update_search(search.recipe, [log]).outcome == "nothing"
 
 
 def test_a_warm_start_goes_on_from_the_promoted_model(search):
