@@ -19,6 +19,7 @@ from gnnretrieval.data.records import Qrel
 from gnnretrieval.encoders.features import Features, encode_dataset, open_features
 from gnnretrieval.encoders.known_vectors import KnownVectors
 from gnnretrieval.encoders.trained import trained_settings
+from gnnretrieval.errors import InputError
 from gnnretrieval.feedback import import_feedback
 from gnnretrieval.feedback.importing import NoLabelsError, WrittenCorpus, passages_source
 from gnnretrieval.feedback.store import EventStore
@@ -199,6 +200,9 @@ class Maker:
             before: The promoted version.
             out: Directory of the version that is made.
             also: Features with vectors of new passages; None: these are encoded.
+
+        Raises:
+            InputError: tonight's passages have none of the labelled ones.
         """
         with self.step("passages"):
             dataset = self._with_passages(before.dataset, out / "dataset")
@@ -225,6 +229,12 @@ class Maker:
                 ]
                 for split in before.splits
             }
+            if not qrels.get(self.recipe.graph.split):
+                raise InputError(
+                    "no passage with a label is among these passages. Give them the ids that they had before, or "
+                    "update into another directory (--out).",
+                    source[0],
+                )
             query_ids = {qrel.query_id for rows in qrels.values() for qrel in rows}
             queries = (row for row in read_queries(before.path / QUERIES) if row[0].id in query_ids)
             write_queries(directory / QUERIES, queries)

@@ -138,6 +138,14 @@ def test_a_log_without_an_event_yet_is_left_out_and_new_passages_are_served(sear
     assert update_search(search.recipe, [log]).outcome == "nothing"
 
 
+def test_passages_that_all_have_other_ids_are_refused_in_a_sentence(search):
+    lines = [json.loads(line) for line in search.data.read_text().splitlines()]
+    search.data.write_text("".join(json.dumps(one | {"_id": f"new {one['_id']}"}) + "\n" for one in lines))
+    with pytest.raises(InputError, match=r"passages.jsonl: no passage with a label is among these passages. Give them"):
+        search.update()
+    assert search.run.promoted == 2
+
+
 def test_a_warm_start_goes_on_from_the_promoted_model(search):
     ask_something_new(search)
     report = search.update()
