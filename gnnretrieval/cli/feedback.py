@@ -165,6 +165,7 @@ def fetch(query: Path, database: str, out: Path | None) -> None:
 @click.option("--run", "run_file", type=PATH, help="Show the rankings of this TREC run.  [default: BM25's]")
 @settings_options(SimulationSettings)
 @json_option
+@click.option("--overwrite", is_flag=True, help="Replace the file that is there.")
 def simulate(
     dataset: Path,
     out: Path | None,
@@ -172,6 +173,7 @@ def simulate(
     where: dict[str, str],
     run_file: Path | None,
     as_json: bool,
+    overwrite: bool,
     **settings: Any,
 ) -> None:
     """Write a log of simulated users over DATASET: biased by position, partly wrong.
@@ -187,6 +189,8 @@ def simulate(
     from gnnretrieval.feedback import simulate_log
 
     out = out or beside(dataset, "log.jsonl")
+    if out.exists() and not overwrite:
+        raise InputError("a file is here already. Give another --out, or --overwrite if it is no log of people.", out)
     parsed = SimulationSettings.parse(settings_from(SimulationSettings, settings))
     run = None if run_file is None else read_run(run_file)
     rankings = None if run is None else {query: [hit.passage_id for hit in hits] for query, hits in run.items()}

@@ -38,6 +38,17 @@ def test_a_simulated_log_is_imported_with_page_json_and_hard_negatives(log, tiny
     assert done.stderr.endswith(f"then gnnretrieval encoder encode {tmp_path / 'made'}\n")
 
 
+def test_a_simulation_does_not_replace_a_log_that_is_there_unless_it_is_told_to(tiny_dataset, tmp_path):
+    real = tmp_path / "log.jsonl"  # the default place beside a dataset
+    real.write_text("people's clicks\n")
+    words = ("simulate", tiny_dataset, "--out", real, "--impressions", 100)
+    failed = CliRunner().invoke(cli, ["feedback", *map(str, words)])
+    assert "a file is here already. Give another --out, or --overwrite" in str(failed.exception)
+    assert real.read_text() == "people's clicks\n"
+    run(*words, "--overwrite")
+    assert len(real.read_text(encoding="utf-8").splitlines()) == 100
+
+
 def test_the_report_is_printed_and_columns_can_be_given(log, tiny_dataset, tmp_path):
     records = [json.loads(line) for line in log[0].read_text(encoding="utf-8").splitlines()]
     renamed = tmp_path / "renamed.jsonl"
