@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -199,20 +200,20 @@ class EventLog:
         return shown, len({*clicked, *thumbs} - positions.keys())
 
     def _clicked(self, record: Record, ids: Sequence[str]) -> list[str]:
+        """The clicked passages, one that was clicked twice two times."""
         values = [_truth(value, ids) for value in items_of(self._value(record, "clicked"))]
         if values and all(isinstance(value, bool) for value in values):
             if len(values) != len(ids):
                 raise BadValue(f"found {len(values)} clicks, true or false, for {len(ids)} shown passages.")
             values = [passage for passage, value in zip(ids, values, strict=True) if value]
-        return list(dict.fromkeys(id_of(value) for value in values))
+        return [id_of(value) for value in values]
 
     def _dwell_and_thumbs(self, record: Record, clicked: list[str]) -> tuple[dict[str, float], dict[str, int]]:
-        dwell = by_passage(self._value(record, "dwell"), clicked)
+        dwell: dict[str, float] = {}
+        for passage, value in by_passage(self._value(record, "dwell"), clicked):
+            dwell[passage] = max(seconds_of(value, self._is_milliseconds), dwell.get(passage, -math.inf))
         thumbs = by_passage(self._value(record, "thumbs"), clicked)
-        return (
-            {passage: seconds_of(value, self._is_milliseconds) for passage, value in dwell.items()},
-            {passage: thumb for passage, value in thumbs.items() if (thumb := thumb_of(value))},
-        )
+        return dwell, {passage: thumb for passage, value in thumbs if (thumb := thumb_of(value))}
 
     @property
     def _is_milliseconds(self) -> bool:
@@ -223,7 +224,8 @@ class EventLog:
         if "passage" not in self.columns:
             clicked = self._clicked(record, ())
             dwell, thumbs = self._dwell_and_thumbs(record, clicked)
-            return tuple(Shown(id_, None, True, dwell.get(id_), thumbs.get(id_, 0)) for id_ in clicked), 0
+            once = dict.fromkeys(clicked)
+            return tuple(Shown(id_, None, True, dwell.get(id_), thumbs.get(id_, 0)) for id_ in once), 0
         passage, dwell_time = self._value(record, "passage"), self._value(record, "dwell")
         if is_missing(passage):
             return (), 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -126,8 +127,12 @@ def items_of(value: Any) -> list[Any]:
     return [part.strip() for part in text.split(between) if part.strip()]
 
 
-def by_passage(value: Any, clicked: list[str]) -> dict[str, Any]:
-    """Dwell times or thumbs by passage: an object, or one value or a list of values for the clicked passages.
+def by_passage(value: Any, clicked: Sequence[str]) -> list[tuple[str, Any]]:
+    """Passages with their dwell times or thumbs: an object, or one value or a list of values for the clicked passages.
+
+    Args:
+        value: The cell.
+        clicked: The clicked passages; one that was clicked twice may have two values.
 
     Raises:
         BadValue: a list has another length than the clicked passages.
@@ -135,13 +140,16 @@ def by_passage(value: Any, clicked: list[str]) -> dict[str, Any]:
     if isinstance(value, str) and value.strip().startswith("{"):
         value = _json(value.strip())
     if isinstance(value, dict):
-        return {id_of(passage): item for passage, item in value.items() if not is_missing(item)}
+        return [(id_of(passage), item) for passage, item in value.items() if not is_missing(item)]
     values = value if isinstance(value, list | tuple) else items_of(value)
     if len(values) == 1:
         values = list(values) * len(clicked)
+    once = list(dict.fromkeys(clicked))
+    if len(values) == len(once):
+        clicked = once
     if values and len(values) != len(clicked):
         raise BadValue(f"found {len(values)} values for {len(clicked)} clicked passages: {excerpt(value)}.")
-    return {passage: item for passage, item in zip(clicked, values, strict=False) if not is_missing(item)}
+    return [(passage, item) for passage, item in zip(clicked, values, strict=False) if not is_missing(item)]
 
 
 def is_clicked(value: Any) -> bool:

@@ -140,6 +140,14 @@ def test_passages_may_be_called_true_and_false(tmp_path):
     assert [(one.passage, one.clicked) for one in event.shown] == [("true", False), ("false", True)]
 
 
+@pytest.mark.parametrize(("dwell", "seconds"), [([3, 40, 5], (40, 5)), ([4, 5], (4, 5)), ([7], (7, 7))])
+@pytest.mark.parametrize("shown", [{"shown": ["a", "b"]}, {}])
+def test_a_passage_that_was_clicked_twice_has_its_longest_dwell_time(tmp_path, dwell, seconds, shown):
+    records = [{"q": "x", "time": 1, "clicked": ["a", "a", "b"], "dwell": dwell, **shown}]
+    (event,) = EventLog(written(tmp_path / "log.jsonl", records)).events()
+    assert [(one.passage, one.dwell) for one in event.shown] == list(zip("ab", seconds, strict=True))
+
+
 def test_a_thumb_in_a_log_of_votes_is_a_click_only_until_it_is_taken_back(tmp_path):
     rows = [
         {"q": "x", "time": time, "sid": "s", "page": "a", "vote": vote} for time, vote in enumerate(("up", "withdrawn"))

@@ -81,11 +81,11 @@ def test_clicks_and_thumbs_are_read_from_words_and_numbers():
 
 
 def test_dwell_times_belong_to_passages_by_name_or_in_the_order_of_the_clicks():
-    assert by_passage({"a": 3}, ["a", "b"]) == {"a": 3}
-    assert by_passage('{"a": 3}', ["a", "b"]) == {"a": 3}
-    assert by_passage([3, None], ["a", "b"]) == {"a": 3}
-    assert by_passage(5, ["a", "b"]) == {"a": 5, "b": 5}
-    assert by_passage(None, ["a"]) == {}
+    assert dict(by_passage({"a": 3}, ["a", "b"])) == {"a": 3}
+    assert dict(by_passage('{"a": 3}', ["a", "b"])) == {"a": 3}
+    assert dict(by_passage([3, None], ["a", "b"])) == {"a": 3}
+    assert dict(by_passage(5, ["a", "b"])) == {"a": 5, "b": 5}
+    assert dict(by_passage(None, ["a"])) == {}
     with pytest.raises(BadValue, match="3 values for 2"):
         by_passage([1, 2, 3], ["a", "b"])
     assert (seconds_of("1500", True), seconds_of(2, False), seconds_of(0.00001, False)) == (1.5, 2.0, 1e-5)
