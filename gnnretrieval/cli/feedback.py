@@ -151,7 +151,7 @@ def fetch(query: Path, database: str, out: Path | None) -> None:
 
     out = out or beside(query, "log.jsonl")
     try:
-        text = query.read_text(encoding="utf-8")
+        text = query.read_text(encoding="utf-8-sig")  # PostgreSQL takes a byte order mark for a word
     except (OSError, UnicodeDecodeError):
         raise InputError("not a readable text file; wanted one with a SELECT.", query) from None
     echo(f"{out}: {fetch_events(text, database, out):,} events")

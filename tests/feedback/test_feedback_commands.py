@@ -74,3 +74,11 @@ def test_a_date_that_is_none_is_a_usage_error(log, tiny_dataset, tmp_path):
     done = CliRunner().invoke(cli, [*words, "--dev-from", "monday"])
     assert done.exit_code == 2
     assert "write a date such as 2026-03-01" in done.output
+
+
+def test_a_query_may_begin_with_a_byte_order_mark(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("gnnretrieval.feedback.fetch_events", lambda query, *_: asked.append(query) or 1, raising=False)
+    (tmp_path / "clicks.sql").write_text("SELECT 1", encoding="utf-8-sig")
+    run("fetch", tmp_path / "clicks.sql")
+    assert asked == ["SELECT 1"]
