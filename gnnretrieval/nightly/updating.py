@@ -187,7 +187,9 @@ class _Night:
         state = self._state  # taken now: passages that change during the update are then new to the next one
         # What was judged during a rollback is judged again after its end, when it can be promoted.
         last = next((line for line in reversed(run.ledger()) if line["action"] in ("update", END_OF_ROLLBACK)), None)
-        if last is not None and last.get("state") == state and not forgets and not self.from_scratch:
+        is_same = last is not None and last.get("state") == state
+        # after a rollback, the promoted version may have the passages of another night
+        if is_same and not tonight.passages.differ and not forgets and not self.from_scratch:
             reasons = ["There is no new event, no other passage and no other setting since the last update."]
             return self._tidy(self._report("nothing", tonight, before, reasons=[*reasons, *self._held_by()]))
         served = None if before is None else Version.open(run.place(before))

@@ -323,6 +323,17 @@ def test_no_update_promotes_a_new_model_either_where_the_promoted_version_is_nam
     assert not search.run.is_rolled_back
 
 
+def test_after_a_rollback_to_other_passages_the_next_update_serves_tonights_by_the_promoted_model(search):
+    search.set_passages(new="zu zu zu")
+    assert search.update().version == 3
+    model = version_of(search.run, 2).model
+    assert roll_back(search.run.path) == 2
+    report = search.update()  # nothing but the rollback is new
+    assert (report.outcome, report.version, report.passages.new) == ("passages only", 4, 1)
+    assert version_of(search.run, 4).model.hash == model.hash
+    assert search.update().outcome == "nothing"
+
+
 def test_a_server_loses_no_request_while_versions_are_promoted(search):
     run = search.run
 
