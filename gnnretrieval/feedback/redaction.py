@@ -27,7 +27,14 @@ def redacted(text: str) -> str:
     The text is brought into Unicode's form NFKC first, so that wide digits and signs match too. Patterns miss
     names and addresses, and also mask other numbers of 10 digits or more.
     """
-    text = unicodedata.normalize("NFKC", text)
+    masked = _masked_once(unicodedata.normalize("NFKC", text))
+    # A number that follows another one without a space is seen when that one is gone.
+    while masked != text:
+        text, masked = masked, _masked_once(masked)
+    return masked
+
+
+def _masked_once(text: str) -> str:
     text = _EMAIL.sub("[email]", text)
     text = _IBAN.sub(lambda match: "[account]" if _has_digits(match[0]) else match[0], text)
     text = _CARD.sub("[card]", text)

@@ -53,3 +53,9 @@ def test_usual_numbers_stay(text):
 
 def test_wide_signs_are_seen_too():
     assert redacted("mail bob＠example.com, ＋４９ ３０ １２３４５６７") == "mail [email], [phone]"
+
+
+@pytest.mark.parametrize("text", ["030 1234567+49 30 123456", "+7929321+0855121", "(03104349+4297827"])
+def test_a_number_that_follows_another_one_without_a_space_is_masked_too(text):
+    assert redacted(text).lstrip("(") == "[phone][phone]"
+    assert redacted(redacted(text)) == redacted(text)

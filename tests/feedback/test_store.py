@@ -87,6 +87,12 @@ def test_names_without_events_are_told_beside_those_that_are_forgotten(store, tm
     assert said == ["no event in the store is of 'never asked'", "no event in the store is of 'nobody'"]
 
 
+def test_an_event_with_two_numbers_in_one_is_added_once(store, tmp_path):
+    lines = ((1, "s", "call 030 1234567+49 30 123456"),)
+    assert store.add([log(tmp_path / "a.jsonl", *lines)], redact=True).added == 1
+    assert store.add([log(tmp_path / "a.jsonl", *lines)], redact=True).added == 0
+
+
 def test_an_event_is_known_whether_it_was_masked_before_or_not(store, tmp_path):
     lines = ((1, "s", "mail me@example.org"), (2, "s", "ﬁne"))
     for redact in (False, True, False):
