@@ -51,7 +51,11 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return failure(422, "invalid_request", _sentence(error.errors()[0]))
+        first = error.errors()[0]
+        is_json = "json" in request.headers.get("content-type", "").lower()
+        if first["loc"] == ("body",) and first["type"] != "missing" and not is_json:
+            return failure(422, "invalid_request", "The body is not sent as JSON: add content-type: application/json.")
+        return failure(422, "invalid_request", _sentence(first))
 
     @app.exception_handler(HTTPException)
     async def unknown(request: Request, error: HTTPException) -> JSONResponse:

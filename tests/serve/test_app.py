@@ -237,6 +237,13 @@ def test_a_body_that_is_no_json_text_is_refused_in_a_sentence(client, body, stat
     assert len(found["message"].split()) >= 3
 
 
+@pytest.mark.parametrize("headers", [{}, {"content-type": "application/x-www-form-urlencoded"}])
+def test_a_body_without_the_header_of_json_is_refused_with_the_header_to_add(client, headers):
+    response = client.post("/search", content=json.dumps({"question": "a"}), headers=headers)
+    assert error(response, 422)["message"] == "The body is not sent as JSON: add content-type: application/json."
+    assert error(client.post("/search"), 422)["message"] == "body: field required."
+
+
 def test_a_body_above_the_limit_is_refused_said_or_unsaid(client):
     def pieces():
         for _ in range(MAX_BODY // 1024 + 1):
