@@ -70,7 +70,7 @@ def update(
     "--end", is_flag=True, help="Let updates promote new models again; the promoted version stays until then."
 )
 def rollback(run: Path, version: int | None, end: bool) -> None:
-    """Promote an earlier VERSION of RUN in one step (default: the one before the promoted).
+    """Promote an earlier VERSION of RUN in one step (default: the one before the promoted that was not given up).
 
     Updates go on with new events and passages, but promote no new model until --end.
 

@@ -18,7 +18,7 @@ def roll_back(path: str | Path, version: int | None = None) -> int:
 
     Args:
         path: Directory of the search.
-        version: Its number; None: the newest before the promoted version.
+        version: Its number; None: the newest before the promoted version, without those that were given up.
 
     Raises:
         ArtifactError: there is no such version, it has events that were to be forgotten, or it is damaged.
@@ -27,10 +27,13 @@ def roll_back(path: str | Path, version: int | None = None) -> int:
     with run.held():
         promoted = run.promoted
         if version is None:
+            given_up = run.given_up
             earlier = [number for number in run.numbers() if promoted is None or number < promoted]
-            if not earlier:
-                raise ArtifactError(f"{run.path}: there is no version before {promoted}.")
-            version = earlier[-1]
+            left = [number for number in earlier if number not in given_up]
+            if not left:
+                but = f" that was not given up; there are: {', '.join(map(str, earlier))}" if earlier else ""
+                raise ArtifactError(f"{run.path}: there is no version before {promoted}{but}.")
+            version = left[-1]
         if run.is_forgotten(version):
             raise ArtifactError(
                 f"{run.path}: version {version} was made from events that were to be forgotten. Choose a later one."

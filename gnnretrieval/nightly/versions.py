@@ -115,6 +115,18 @@ class Versions:
         decisions = [line["action"] for line in self.ledger() if line["action"] in (ROLLBACK, END_OF_ROLLBACK)]
         return decisions[-1:] == [ROLLBACK]
 
+    @property
+    def given_up(self) -> set[int]:
+        """Numbers of the versions that rollbacks gave up which were not ended yet."""
+        numbers = set[int]()
+        for line in self.ledger():
+            if line["action"] == ROLLBACK:
+                numbers.update(range(line["to"] + 1, line["promoted"] + 1))
+                numbers.discard(line["to"])
+            elif line["action"] == END_OF_ROLLBACK:
+                numbers.clear()
+        return numbers
+
     def report_place(self, line: int) -> Path:
         """File of the report of the update that signed a line of the ledger, counted from 1."""
         return self.path / _REPORTS / f"{line:05d}.json"

@@ -334,6 +334,20 @@ def test_after_a_rollback_to_other_passages_the_next_update_serves_tonights_by_t
     assert search.update().outcome == "nothing"
 
 
+def test_a_second_rollback_does_not_return_to_the_version_that_the_first_gave_up(search):
+    assert roll_back(search.run.path) == 1
+    search.set_passages(new="zu zu zu")
+    assert search.update().version == 3  # by the model of 1
+    assert roll_back(search.run.path) == 1
+    with pytest.raises(ArtifactError, match=r"there is no version before 1\."):
+        roll_back(search.run.path)
+    search.set_passages(newer="zu ba")
+    assert search.update().version == 4
+    assert roll_back(search.run.path, 2) == 2  # whoever wants it names it
+    end_rollback(search.run.path)
+    assert roll_back(search.run.path) == 1
+
+
 def test_a_server_loses_no_request_while_versions_are_promoted(search):
     run = search.run
 
