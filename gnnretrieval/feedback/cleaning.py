@@ -15,6 +15,7 @@ from gnnretrieval.feedback.values import WITHDRAWN
 from gnnretrieval.pages.reports import Figures
 
 MINUTE, DAY = 60.0, 86400.0
+_OF_ROWS = "\nat "  # how the vote of rows without a session is named, before their time
 _OF_THE_REST = ("impressions", "sessions", "questions", "spellings")  # figures of the impressions that are left
 
 
@@ -39,6 +40,9 @@ class CleaningFigures(Figures):
     """Events without a known passage."""
     repeated: int
     """Events that repeat a question of their session: these count as one."""
+    joined: int = 0
+    """Rows without a session that repeat a passage of their question and time: they are of several lists, which cannot
+    be told apart and count as one. 0 in reports of older versions."""
     short_clicks: int
     """Clicks with a dwell time below the limit: no votes, neither for the passage nor against it."""
     redacted_questions: int
@@ -115,7 +119,9 @@ def clean(
     texts: dict[str, Counter[str]] = defaultdict(Counter)
     ids: dict[str, set[str]] = defaultdict(set)
     impressions = []
-    for (_, key), vote in votes.items():
+    for (session, key), vote in votes.items():
+        if session.startswith(_OF_ROWS):
+            counts["joined"] += _repeats(vote)
         counts["repeated"] += len({(event.time, event.question) for event in vote}) - 1
         merged, short = _merged(vote, settings.min_dwell)
         counts["short_clicks"] += short
@@ -173,9 +179,15 @@ def _votes(
             counts["without_passage"] += 1
             continue
         # Without sessions every list is a vote, and so are all lines of one moment that are parts of a list.
-        session = event.session or (f"\n{len(votes)}" if event.is_whole else f"\nat {event.time!r}")
+        session = event.session or (f"\n{len(votes)}" if event.is_whole else f"{_OF_ROWS}{event.time!r}")
         votes[session, key].append(event._replace(shown=known))
     return votes
+
+
+def _repeats(events: Iterable[Event]) -> int:
+    """Number of shown passages that another of the events has already."""
+    shown = Counter(passage.passage for event in events for passage in event.shown)
+    return shown.total() - len(shown)
 
 
 def bot_sessions(events: Sequence[tuple[str, Event]], settings: FeedbackSettings) -> set[str]:

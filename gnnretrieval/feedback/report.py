@@ -20,6 +20,7 @@ _DROPPED = {
     "clicks_outside": "clicks and thumbs on passages outside the shown list",
     "without_passage": "events without a known passage",
     "repeated": "events that repeat a question of their session: they count as one",
+    "joined": "rows without a session that repeat a passage of their question and time: lists that count as one",
     "short_clicks": "clicks with a short dwell time: no votes",
 }
 
@@ -228,6 +229,11 @@ def warnings_of(
         )
     if not has_sessions:
         sentences.append("The log has no sessions: bots and repeated votes cannot be seen. Log a session id.")
+    if cleaning.joined > cleaning.events / 20:
+        sentences.append(
+            "Lists of one question and time cannot be told apart and count as one vote: log a session, or times to the "
+            "second instead of dates."
+        )
     if cleaning.events and cleaning.bot_events > cleaning.events / 4:
         sentences.append(
             f"{cleaning.bot_events / cleaning.events:.0%} of the events are of sessions that count as bots. If people "

@@ -219,3 +219,21 @@ def test_an_empty_log_is_left_out_and_nothing_but_empty_logs_is_refused(log, mad
     assert files(again.path) == files(made.path)
     with pytest.raises(InputError, match="there is no log to import: give one with events"):
         import_feedback(empty, tiny_dataset, tmp_path / "none")
+
+
+def test_rows_of_dates_without_sessions_are_warned_of_as_their_lists_cannot_be_told_apart(log, tiny_dataset, tmp_path):
+    rows = {name: ["time,query,passage,position,clicked"] for name in ("dates", "times")}
+    for one in map(json.loads, lines_of(log)):
+        for place, passage in enumerate(one["shown"], 1):
+            rest = f'"{one["query"]}",{passage},{place},{passage in one["clicked"]}'
+            rows["dates"].append(f"{one['time'][:10]},{rest}")
+            rows["times"].append(f"{one['time']},{rest}")
+    reports = {}
+    for name, lines in rows.items():
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
+        reports[name] = import_feedback([tmp_path / f"{name}.csv"], tiny_dataset, tmp_path / name).report
+    assert reports["dates"].cleaning.joined > 1000
+    assert "lists that count as one" in reports["dates"].to_text()
+    assert any("times to the second instead of dates" in sentence for sentence in reports["dates"].warnings)
+    assert reports["times"].cleaning.joined == 0
+    assert not any("instead of dates" in sentence for sentence in reports["times"].warnings)
