@@ -8,6 +8,7 @@ from typing import Any
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.errors import InputError
+from gnnretrieval.feedback.clicked_questions import open_clicks
 from gnnretrieval.mining.candidates import open_texts
 from gnnretrieval.mining.examples import (
     EXAMPLES,
@@ -36,9 +37,10 @@ def make_feedback_examples(
     """
     judged = dataset.split(split)
     if not any(value == 0 for grades in judged.values() for value in grades.values()):
-        raise InputError(
-            f"split {split!r} has no hard negatives: import a longer time, or raise --negative-level.", dataset.path
-        )
+        what = f"split {split!r} has no hard negatives"
+        if open_clicks(dataset) is None:
+            raise InputError(f"{what}: its logs do not have what was shown and not clicked. Log it.", dataset.path)
+        raise InputError(f"{what}: import a longer time, or raise --negative-level.", dataset.path)
 
     def write(directory: Path) -> Mapping[str, Any]:
         tally = Tally("feedback", queries=len(judged))

@@ -131,6 +131,15 @@ def test_hard_negatives_become_training_examples(made, tmp_path):
     assert examples.report.candidates.negatives == made.report.splits[0].hard_negatives
 
 
+def test_of_clicks_alone_there_are_no_hard_negatives_and_no_setting_that_helps(log, tiny_dataset, tmp_path):
+    clicks = tmp_path / "clicks.jsonl"
+    records = [{name: one[name] for name in one if name != "shown"} for one in map(json.loads, lines_of(log))]
+    clicks.write_text("".join(json.dumps(one) + "\n" for one in records), encoding="utf-8")
+    alone = import_feedback([clicks], tiny_dataset, tmp_path / "alone")
+    with pytest.raises(InputError, match=r"its logs do not have what was shown and not clicked. Log it"):
+        make_feedback_examples(Dataset.open(alone.path), tmp_path / "examples")
+
+
 def test_a_passage_with_the_text_of_a_relevant_one_is_no_hard_negative(tmp_path):
     passages = [{"_id": name, "title": "", "text": text} for name, text in (("a", "Yes."), ("b", "yes"), ("c", "no"))]
     (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, passages)))
