@@ -33,7 +33,7 @@ class CleaningFigures(Figures):
     bot_events: int
     """Their events."""
     clicks_outside: int
-    """Clicks and thumbs on passages that were not in the event's list."""
+    """Clicks and thumbs on passages that were not in the event's list, and thumbs that name none."""
     unknown_passages: int
     """Passages of events that are not among the given passages."""
     without_passage: int

@@ -197,7 +197,17 @@ class EventLog:
             Shown(passage, positions[passage], passage in clicked, dwell.get(passage), thumbs.get(passage, 0))
             for passage in dict.fromkeys(ids)
         )
-        return shown, len({*clicked, *thumbs} - positions.keys())
+        return shown, len({*clicked, *thumbs} - positions.keys()) + (not clicked and self._has_lone_thumb(record))
+
+    def _has_lone_thumb(self, record: Record) -> bool:
+        """Whether there is a thumb that names no passage, which a click would name."""
+        values = items_of(self._value(record, "thumbs")) if "thumbs" in self.columns else []
+        if len(values) != 1 or isinstance(values[0], dict) or str(values[0]).startswith("{"):
+            return False
+        try:
+            return thumb_of(values[0]) in (1, -1)
+        except BadValue:
+            return False
 
     def _clicked(self, record: Record, ids: Sequence[str]) -> list[str]:
         """The clicked passages, one that was clicked twice two times."""

@@ -17,7 +17,7 @@ _DROPPED = {
     "without_question": "events without a question",
     "bot_events": "events of {bot_sessions:,} sessions with too many questions a minute or a day",
     "unknown_passages": "shown passages that are not among the passages",
-    "clicks_outside": "clicks and thumbs on passages outside the shown list",
+    "clicks_outside": "clicks and thumbs on no passage of the shown list",
     "without_passage": "events without a known passage",
     "repeated": "events that repeat a question of their session: they count as one",
     "joined": "rows without a session that repeat a passage of their question and time: lists that count as one",

@@ -148,6 +148,16 @@ def test_a_passage_that_was_clicked_twice_has_its_longest_dwell_time(tmp_path, d
     assert [(one.passage, one.dwell) for one in event.shown] == list(zip("ab", seconds, strict=True))
 
 
+LONE = [("up", 1), (-1, 1), (["down"], 1), (0, 0), ("", 0), ("withdrawn", 0), ("great", 0), ({"a": "up"}, 0)]
+
+
+@pytest.mark.parametrize(("thumbs", "outside"), [*LONE, ('{"a":1}', 0)])
+def test_a_thumb_of_a_list_that_names_no_passage_is_counted_as_one_on_none(tmp_path, thumbs, outside):
+    record = {"q": "x", "time": 1, "shown": ["a", "b"], "clicked": [], "thumbs": thumbs}
+    (event,) = EventLog(written(tmp_path / "log.jsonl", [record])).events()
+    assert event.outside == outside
+
+
 def test_a_thumb_in_a_log_of_votes_is_a_click_only_until_it_is_taken_back(tmp_path):
     rows = [
         {"q": "x", "time": time, "sid": "s", "page": "a", "vote": vote} for time, vote in enumerate(("up", "withdrawn"))
