@@ -80,7 +80,9 @@ def forget_events(path: str | Path, sessions: Sequence[str] = (), questions: Seq
     """
     if not sessions and not questions:
         raise InputError("there is nothing to forget: give a session or a question.")
-    run = _opened(path)
+    run = Versions(path)
+    if not run.store.logs():  # a store may have events of nights that gave no version
+        run = _opened(path)
     with run.held():
         count = run.store.forget(sessions, questions)
         if not count:

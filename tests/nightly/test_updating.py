@@ -462,6 +462,19 @@ def test_clicks_without_a_label_are_kept_for_another_night(new_search):
     assert sum(1 for log in new_search.run.store.logs() for _ in log.events()) == 3
 
 
+def test_events_are_forgotten_before_there_is_a_version_too(new_search):
+    new_search.log, log = new_search.log[:3], new_search.log
+    with pytest.raises(InputError):
+        new_search.update()
+    assert forget_events(new_search.run.path, [json.loads(log[0])["session"]]) > 0
+    new_search.log = log
+    report = new_search.update(0.5)
+    assert (report.outcome, report.version) == ("first version", 1)
+    assert report.events.forgotten > 0
+    with pytest.raises(ArtifactError, match="no version of a search here"):
+        forget_events(new_search.place, ["s"])
+
+
 def files(directory: Path) -> dict[str, bytes]:
     return {str(file): file.read_bytes() for file in sorted(directory.rglob("*")) if file.is_file()}
 
