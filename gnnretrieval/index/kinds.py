@@ -43,7 +43,8 @@ def empty_index(factory: str, dimension: int, seed: int) -> Any:
         if part is not None and hasattr(part, "pq"):
             part.pq.cp.seed += seed
             part.pq.cp.min_points_per_centroid = 1
-            part.do_polysemous_training = False  # takes minutes, for a filter that no search here uses
+            if hasattr(part, "do_polysemous_training"):  # takes minutes, for a filter that no search here uses
+                part.do_polysemous_training = False
     outer = faiss.downcast_index(index)
     if isinstance(outer, faiss.IndexRefine):
         outer = faiss.downcast_index(outer.base_index)
@@ -107,7 +108,7 @@ def bytes_per_vector(index: Any) -> int:
     if isinstance(inner, faiss.IndexHNSW):
         links = 4 * inner.hnsw.nb_neighbors(0) * 11 // 10 + 16
         return int(faiss.downcast_index(inner.storage).code_size) + int(links) + refined
-    if isinstance(inner, faiss.IndexFlatCodes):
+    if isinstance(inner, faiss.IndexFlatCodes | faiss.IndexFastScan):
         return int(inner.code_size) + refined
     return 8 * int(index.d) + refined  # other kinds of graph: the vectors, and links of about the same size
 

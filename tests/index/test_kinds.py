@@ -20,6 +20,8 @@ def test_above_that_lists_of_vectors_that_fit_the_memory():
         ("Flat", 64),
         ("SQ8", 16),
         ("PQ4", 4),
+        ("PQ4x4fs", 2),
+        ("IVF8,PQ4x4fs", 10),
         ("IVF8,SQfp16", 40),
         ("OPQ4,IVF8,PQ4", 12),
         ("IVF8,PQ4,RFlat", 76),
