@@ -26,7 +26,7 @@ def empty_index(factory: str, dimension: int, seed: int) -> Any:
     """A new FAISS index by inner product, which learns with ``seed``.
 
     Raises:
-        InputError: FAISS does not know the factory, or cannot make it for this dimension.
+        InputError: FAISS does not know the factory, cannot make it for this dimension, or only compares by distance.
     """
     faiss = import_faiss()
     try:
@@ -36,6 +36,13 @@ def empty_index(factory: str, dimension: int, seed: int) -> Any:
             f"factory {factory!r} is none that FAISS makes for vectors of {dimension} numbers ({reason_of(error)}). "
             "Write one such as Flat, IVF1024,SQ8, HNSW32 or PQ16."
         ) from None
+    if index.metric_type != faiss.METRIC_INNER_PRODUCT:  # HNSW and NSG over PQ: FAISS ignores what it was given
+        raise InputError(
+            f"factory {factory!r} compares by distance in FAISS, and not by inner product. Give one such as Flat, "
+            "IVF1024,SQ8, HNSW32 or HNSW32,SQ8."
+        )
+    if isinstance(core(index), faiss.IndexIDMap):
+        raise InputError(f"factory {factory!r}: vectors are numbered here already. Leave IDMap out.")
     for part in (inverted_lists(index), core(index)):
         if part is not None and hasattr(part, "cp"):
             part.cp.seed += seed

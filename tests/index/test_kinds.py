@@ -67,3 +67,17 @@ def test_what_cannot_be_set_is_said_with_what_can(search):
 def test_a_factory_that_faiss_has_not_is_said_in_a_sentence(factory, why):
     with pytest.raises(InputError, match=f"factory '{factory}' is none that FAISS makes for vectors of 16.*{why}"):
         empty_index(factory, 16, 0)
+
+
+@pytest.mark.parametrize(
+    ("factory", "why"),
+    [
+        ("HNSW8,PQ4", "compares by distance"),
+        ("HNSW8,PQ4,RFlat", "compares by distance"),
+        ("IDMap,Flat", "Leave IDMap out"),
+        ("PCA8,IDMap,Flat", "Leave IDMap out"),
+    ],
+)
+def test_a_factory_that_could_not_be_filled_or_searched_is_refused_before_anything_is_built(factory, why):
+    with pytest.raises(InputError, match=f"factory '{factory}'.*{why}"):
+        empty_index(factory, 16, 0)
