@@ -97,11 +97,18 @@ def vectors_of_graph(index: Any) -> Any | None:
     faiss, whole = import_faiss(), import_faiss().downcast_index(index)
     if isinstance(whole, faiss.IndexHNSW):
         return faiss.downcast_index(whole.storage)
-    if not (isinstance(whole, faiss.IndexShards) and isinstance(core(whole), faiss.IndexHNSW)):
+    if not isinstance(core(whole), faiss.IndexHNSW):
         return None
+    if isinstance(whole, faiss.IndexRefine):
+        return faiss.downcast_index(whole.refine_index)
+    if isinstance(whole, faiss.IndexPreTransform):
+        transformed = faiss.IndexPreTransform(vectors_of_graph(whole.index))
+        for number in reversed(range(whole.chain.size())):
+            transformed.prepend_transform(whole.chain.at(number))
+        return transformed
     vectors = faiss.IndexShards(int(whole.d), False, True)
     for number in range(whole.count()):
-        vectors.add_shard(faiss.downcast_index(faiss.downcast_index(whole.at(number)).storage))
+        vectors.add_shard(vectors_of_graph(whole.at(number)))
     return vectors
 
 

@@ -39,7 +39,13 @@ def test_dead_vectors_are_never_found_and_all_others_are_in_order(k, dead, seed)
 
 @pytest.mark.parametrize(
     ("factory", "search"),
-    [("HNSW4,Flat", "efSearch=16"), ("IVF8,Flat", "nprobe=2"), ("IVF8_HNSW4,Flat", "quantizer_efSearch=64")],
+    [
+        ("HNSW4,Flat", "efSearch=16"),
+        ("HNSW4,RFlat", "efSearch=16"),
+        ("PCA8,HNSW4,Flat", "efSearch=16"),
+        ("IVF8,Flat", "nprobe=2"),
+        ("IVF8_HNSW4,Flat", "quantizer_efSearch=64"),
+    ],
 )
 def test_where_lists_or_links_lead_to_too_few_every_vector_is_looked_at(factory, search):
     stored, asked = vectors(200), vectors(5, 9)
