@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +33,49 @@ def blank_vectors(index: Index, directory: Path) -> None:
         faiss.write_index(shard, str(rewrite(directory, name)))
 
 
-def _blank(part: Any, numbers: NDArray[np.int64], index: Index) -> None:
+def require_blankable(index: Index) -> None:
+    """Check that :func:`blank_vectors` can overwrite vectors of this kind of index.
+
+    Raises:
+        ArtifactError: Vectors of this kind of index cannot be overwritten one by one.
+    """
+    for shard in open_shards([index.path / name for name in index.files]):
+        for _ in _holders(shard, index):
+            pass
+
+
+def _blank(shard: Any, numbers: NDArray[np.int64], index: Index) -> None:
     faiss = import_faiss()
-    part = faiss.downcast_index(part)
-    if isinstance(part, faiss.IndexPreTransform):
-        _blank(part.index, numbers, index)
-    elif isinstance(part, faiss.IndexRefine):
-        _blank(part.base_index, numbers, index)
-        _blank(part.refine_index, numbers, index)
-    elif isinstance(part, faiss.IndexHNSW):
-        _blank(part.storage, numbers, index)
-    elif isinstance(part, faiss.IndexFlatCodes):
-        codes = faiss.rev_swig_ptr(part.codes.data(), part.ntotal * part.code_size)
-        codes.reshape(part.ntotal, part.code_size)[numbers] = 0
-    elif isinstance(part, faiss.IndexIVF) and part.code_size:
+    for part in _holders(shard, index):
+        if isinstance(part, faiss.IndexFlatCodes):
+            codes = faiss.rev_swig_ptr(part.codes.data(), part.ntotal * part.code_size)
+            codes.reshape(part.ntotal, part.code_size)[numbers] = 0
+            continue
         for number in range(part.nlist):
             size = part.invlists.list_size(number)
             ids = faiss.rev_swig_ptr(part.invlists.get_ids(number), size)
             codes = faiss.rev_swig_ptr(part.invlists.get_codes(number), size * part.code_size)
             codes.reshape(size, part.code_size)[np.isin(ids, numbers)] = 0
+
+
+def _holders(part: Any, index: Index) -> Iterator[Any]:
+    """The indexes inside a FAISS index that hold vectors or their codes, one after the other in memory."""
+    faiss = import_faiss()
+    part = faiss.downcast_index(part)
+    if isinstance(part, faiss.IndexPreTransform):
+        yield from _holders(part.index, index)
+    elif isinstance(part, faiss.IndexRefine):
+        yield from _holders(part.base_index, index)
+        yield from _holders(part.refine_index, index)
+    elif isinstance(part, faiss.IndexHNSW):
+        yield from _holders(part.storage, index)
+    # fast-scan lists lay the codes of 32 vectors into one another
+    elif isinstance(part, faiss.IndexFlatCodes) or (
+        isinstance(part, faiss.IndexIVF) and part.code_size and not isinstance(part, faiss.IndexIVFFastScan)
+    ):
+        yield part
     else:
         raise ArtifactError(
-            f"{index.path}: vectors of {index.config['factory']} cannot be taken out one by one. "
-            "Build the index again, from vectors without these passages."
+            f"{index.path}: vectors of {index.config['factory']} cannot be taken out one by one, and nothing was "
+            "purged. Build the index again, from vectors without these passages."
         )

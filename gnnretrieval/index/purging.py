@@ -25,7 +25,7 @@ from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND as GRAPH
 from gnnretrieval.graph.store import TEXTS, open_graph
 from gnnretrieval.index.baseline import beside_index
-from gnnretrieval.index.blanking import blank_vectors
+from gnnretrieval.index.blanking import blank_vectors, require_blankable
 from gnnretrieval.index.faiss_index import KIND as INDEX
 from gnnretrieval.index.faiss_index import Index, open_index
 from gnnretrieval.index.updating import remove_passages
@@ -70,6 +70,10 @@ def purge_passages(out: str | Path, ids: Sequence[str]) -> Index:
         ArtifactError: Vectors of this kind of index cannot be overwritten one by one, or another process is writing
             one of the artifacts.
     """
+    settle(Path(out), INDEX)
+    for opened in (first := open_index(out), beside_index(first.path)):
+        if opened is not None:
+            require_blankable(opened)
     index = remove_passages(out, ids)
     with TextStore(index.path / TEXTS) as texts:
         rows = texts.rows_of_passages(list(dict.fromkeys(ids)))

@@ -191,6 +191,19 @@ def test_vectors_leave_the_file_of_every_kind(make_features, tmp_path, factory):
     assert np.mean([len({*one} & {*other}) for one, other in zip(found, expected, strict=True)]) > 9.5
 
 
+@pytest.mark.parametrize("factory", ["NSG16", "PQ8x4fs", "IVF16,PQ8x4fs"])
+@pytest.mark.parametrize("name", ["index", "index-dual-encoder"])
+def test_a_kind_that_no_vector_can_leave_is_refused_before_anything_is_purged(make_features, tmp_path, factory, name):
+    features = make_features(tmp_path / "features", 600)
+    build_index(features, tmp_path / name, IndexSettings(factory=factory))
+    if name != "index":
+        build_index(features, tmp_path / "index")
+    before = contents(tmp_path)
+    with pytest.raises(ArtifactError, match=f"vectors of {factory} cannot be taken out .*nothing was purged"):
+        purge_passages(tmp_path / "index", ["p1"])
+    assert contents(tmp_path) == before
+
+
 def test_sentences_are_purged_with_their_passage(tiny_dataset, tiny_settings, tmp_path):
     from gnnretrieval.encoders.features import encode_dataset
 
