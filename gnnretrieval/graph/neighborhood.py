@@ -56,7 +56,7 @@ def queries_of_passage(store: Graph, passage_id: str, most: int | None = None) -
         for place in np.lexsort((queries, -scores))[:most].tolist():
             query = texts.query(int(queries[place]))
             labelled = (texts.relevance(query.row, passage.row) or 0) > 0
-            rank, retrieved = ranker.rank(query.row, passage.row, int(ranks[place]) + 1)
+            rank, retrieved = ranker.rank(query.row, passage.row)
             neighbors.append(NeighborNode(query.id, query.text, float(scores[place]), rank, labelled, retrieved))
     return passage, neighbors
 
@@ -74,14 +74,14 @@ def passages_of_query(store: Graph, query_id: str, most: int | None = None) -> t
             return query, []
         neighbors: list[NeighborNode] = []
         ranker = _Ranker(store)
-        for place, (row, score) in enumerate(zip(store.neighbors[query.row], store.scores[query.row], strict=True), 1):
+        for row, score in zip(store.neighbors[query.row], store.scores[query.row], strict=True):
             if most is not None and len(neighbors) == most:
                 break
             if int(row) in store.hidden:
                 continue
             passage = texts.passage(int(row))
             labelled = (texts.relevance(query.row, passage.row) or 0) > 0
-            rank, retrieved = ranker.rank(query.row, passage.row, place)
+            rank, retrieved = ranker.rank(query.row, passage.row)
             similarity = float(np.float32(score))
             neighbors.append(NeighborNode(passage.id, passage.full_text, similarity, rank, labelled, retrieved))
     return query, neighbors
@@ -94,12 +94,12 @@ class _Ranker:
         self.store, self.left = store, _SCANNED
         self.removed = np.array(sorted(store.hidden), dtype=np.int64)
 
-    def rank(self, query: int, passage: int, place: int) -> tuple[int | None, bool]:
-        """Rank of a passage at a place (from 1) of a query's edges, and whether the query retrieved it."""
+    def rank(self, query: int, passage: int) -> tuple[int | None, bool]:
+        """Rank of a passage that a query is joined to, from 1, and whether the query retrieved it."""
         store = self.store
         retrieved, _ = store.retrieved(slice(query, query + 1))
-        if passage in retrieved[0]:
-            return place, True
+        if len(places := np.flatnonzero(retrieved[0] == passage)):
+            return int(places[0]) + 1, True
         if self.left < store.num_passages:
             return None, False
         self.left -= store.num_passages

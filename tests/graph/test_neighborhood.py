@@ -1,9 +1,11 @@
+import shutil
+
 import numpy as np
 import pytest
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import InputError
-from gnnretrieval.graph import neighborhood
+from gnnretrieval.graph import GraphSettings, build_graph, neighborhood
 from gnnretrieval.graph.neighborhood import count_neighbors, passages_of_query, queries_of_passage, to_networkx
 
 
@@ -144,6 +146,29 @@ def test_a_passage_joined_by_its_label_alone_has_the_dual_encoder_s_rank(tiny_gr
             assert (edge["rank"], edge["retrieved"]) == (node.rank, False)
             below += 1
     assert below > 0
+
+
+def test_a_retrieved_passage_keeps_its_rank_where_a_label_edge_replaced_one_above_it(
+    tiny_dataset, tiny_features, tmp_path
+):
+    """The passages below the replaced one move up in the list, and were retrieved where they were."""
+    dataset = tmp_path / "dataset"
+    shutil.copytree(tiny_dataset, dataset)
+    plain = build_graph(
+        Dataset.open(tiny_dataset), tiny_features, GraphSettings(k=3, label_edges=False), tmp_path / "a"
+    )
+    with plain.texts() as texts:
+        ids, passages = texts.query_ids(), texts.passage_ids()
+    first, second, third = plain.neighbors[0].tolist()
+    missing = next(row for row in range(40) if row not in (first, second, third))
+    with (dataset / "qrels" / "train.tsv").open("a") as file:
+        file.writelines(f"{ids[0]}\t{passages[row]}\t1\n" for row in (third, missing))
+    store = build_graph(Dataset.open(dataset), tiny_features, GraphSettings(k=3), tmp_path / "b")
+    assert third in store.neighbors[0, :2].tolist()
+    (node,) = (one for one in passages_of_query(store, ids[0])[1] if one.id == passages[third])
+    assert (node.rank, node.retrieved) == (3, True)
+    (node,) = (one for one in queries_of_passage(store, passages[third])[1] if one.id == ids[0])
+    assert (node.rank, node.retrieved) == (3, True)
 
 
 def test_in_a_large_graph_the_rank_of_a_label_edge_is_not_counted(tiny_graph, monkeypatch):
