@@ -41,7 +41,8 @@ def to_hetero_data(store: Graph) -> HeteroData:
 
     Node types ``"query"`` and ``"passage"`` have ``x`` ``(n, d)`` and ``(m, d)``; edge types
     ``("query", "found", "passage")`` and its reverse have ``edge_index`` ``(2, E)``, by query, then by rank, and
-    ``edge_attr`` ``(E, d_e)``. Features are float32. A view gives all nodes and the view's edges.
+    ``edge_attr`` ``(E, d_e)``. Features are float32. A view gives all nodes and the view's edges; edges that its
+    passages do not attend to are of the reverse type alone.
     """
     import torch
     from torch_geometric.data import HeteroData
@@ -54,8 +55,9 @@ def to_hetero_data(store: Graph) -> HeteroData:
     queries = torch.from_numpy(np.repeat(shown, store.k))
     edges = (shown[:, None] * store.stride + np.arange(store.k)).ravel()
     features = torch.from_numpy(store.gather_edge_features(edges))
-    data[FOUND].edge_index = torch.stack([queries, passages])
-    data[FOUND].edge_attr = features
+    attended = slice(None) if store.ignored is None else torch.from_numpy(~store.ignored[edges])
+    data[FOUND].edge_index = torch.stack([queries, passages])[:, attended]
+    data[FOUND].edge_attr = features[attended]
     data[FOUND_BY].edge_index = torch.stack([passages, queries])
     data[FOUND_BY].edge_attr = features
     return data

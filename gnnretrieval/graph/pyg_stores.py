@@ -88,7 +88,7 @@ class NodeFeatures(FeatureStore):  # type: ignore[misc]
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
         if attr.attr_name == "edge_attr" and attr.group_name in (FOUND, FOUND_BY):
-            return len(self._edges.shown) * self._store.k, self._store.edge_dim
+            return len(self._edges.names(attr.group_name)), self._store.edge_dim
         rows = {"query": self._store.num_queries, "passage": self._store.num_passages}.get(attr.group_name)
         return None if rows is None or attr.attr_name != "x" else (rows, self._store.dimension)
 

@@ -12,9 +12,11 @@ from gnnretrieval.graph.interchange import FOUND, FOUND_BY, to_hetero_data
 from gnnretrieval.graph.pyg_stores import TwoHopSampler, pyg_stores
 
 
-@pytest.fixture(params=["whole", "view"])
+@pytest.fixture(params=["whole", "view", "hard negatives"])
 def store(request, tiny_graph):
-    """A store, and a view of it with other edges."""
+    """A store, and views of it with other edges."""
+    if request.param == "hard negatives":
+        return tiny_graph.view(passage_edges="hard-negatives")
     return tiny_graph if request.param == "whole" else tiny_graph.view(k=3, queries=np.arange(0, 60, 2))
 
 
