@@ -18,7 +18,9 @@ from gnnretrieval.cli.output import echo
 @click.option("--k", type=click.IntRange(1), help="Only the first passages of each query.  [default: all]")
 @click.option("--split", help="Only the queries of this split.  [default: all]")
 def export(store: Path, out: Path | None, k: int | None, split: str | None) -> None:
-    """Write the edges of GRAPH, one per row: ids, rows, rank, score, and whether the pair is labelled relevant.
+    """Write the edges of GRAPH, one per row: ids, rows, rank, score, and whether labelled and whether retrieved.
+
+    A passage that only its label joins to a query is not retrieved; its rank is its place among the query's edges.
 
     \b
     Example: gnnretrieval graph export work/graph --out work/edges.parquet

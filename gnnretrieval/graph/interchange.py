@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import HeteroData
 
 FOUND, FOUND_BY = ("query", "found", "passage"), ("passage", "found_by", "query")
-COLUMNS = ("query_id", "passage_id", "query_row", "passage_row", "rank", "score", "labelled")
+COLUMNS = ("query_id", "passage_id", "query_row", "passage_row", "rank", "score", "labelled", "retrieved")
 _EDGES = 2**18  # edges per block (a row group in Parquet)
 _TEXT = {".csv": ",", ".tsv": "\t"}
 
@@ -69,9 +69,10 @@ class EdgeBlock(NamedTuple):
     Attributes:
         queries: ``(E,)`` query rows.
         passages: ``(E,)`` passage rows.
-        ranks: ``(E,)`` int32, from 1.
+        ranks: ``(E,)`` int32, place among the query's edges, from 1; label edges are last.
         scores: ``(E,)`` float32, the dual-encoder's similarity.
         labelled: ``(E,)`` bool, whether the pair is judged relevant.
+        retrieved: ``(E,)`` bool, whether the query retrieved the passage; False if only the label joins them.
     """
 
     queries: Rows
@@ -79,6 +80,7 @@ class EdgeBlock(NamedTuple):
     ranks: NDArray[np.int32]
     scores: NDArray[np.float32]
     labelled: NDArray[np.bool_]
+    retrieved: NDArray[np.bool_]
 
 
 def edge_blocks(store: Graph) -> Iterator[EdgeBlock]:
@@ -88,14 +90,24 @@ def edge_blocks(store: Graph) -> Iterator[EdgeBlock]:
     for part in blocks(len(shown), max(1, _EDGES // store.k)):
         rows = shown[part]
         queries, passages = np.repeat(rows, store.k), store.neighbors[rows].astype(np.int64).ravel()
-        scores = np.asarray(store.scores[rows]).ravel()
+        scores, retrieved = np.asarray(store.scores[rows]).ravel(), _retrieved(store, rows).ravel()
         release(store.neighbors, store.scores)
         labelled = np.isin(queries * store.num_passages + passages, labels)
-        yield EdgeBlock(queries, passages, np.tile(ranks, len(rows)), scores, labelled)
+        yield EdgeBlock(queries, passages, np.tile(ranks, len(rows)), scores, labelled, retrieved)
+
+
+def _retrieved(store: Graph, rows: Rows) -> NDArray[np.bool_]:
+    """Whether each edge of some queries ``(b, k)`` was there before label edges replaced some; ``rows`` ascend."""
+    neighbors = store.neighbors[rows]
+    before = store.retrieved(slice(rows[0], rows[-1] + 1))[0][rows - rows[0]]
+    kept = np.ones(neighbors.shape, dtype=bool)
+    changed = (neighbors != before).any(1)
+    kept[changed] = (neighbors[changed][:, :, None] == before[changed][:, None, :]).any(2)
+    return kept
 
 
 def write_edges(store: Graph, path: str | Path) -> int:
-    """Write one line per edge to ``path``: ids and rows of query and passage, rank from 1, score, labelled.
+    """Write one line per edge to ``path``: ids and rows of query and passage, rank from 1, score, labelled, retrieved.
 
     The ending of ``path`` names the format: ``.parquet``, or ``.csv`` and ``.tsv`` with a header, also ``.csv.gz`` and
     ``.tsv.gz``. The file appears only when it is complete. Memory holds the ids and one block of edges.
@@ -131,7 +143,7 @@ def _write_parquet(path: Path, store: Graph, ids: tuple[NDArray[Any], NDArray[An
     pyarrow = extra("pyarrow", "parquet", "Parquet", "or write .tsv")
     parquet = extra("pyarrow.parquet", "parquet", "Parquet")
     string, int64 = pyarrow.string(), pyarrow.int64()
-    types = (string, string, int64, int64, pyarrow.int32(), pyarrow.float32(), pyarrow.bool_())
+    types = (string, string, int64, int64, pyarrow.int32(), pyarrow.float32(), pyarrow.bool_(), pyarrow.bool_())
     schema = pyarrow.schema(list(zip(COLUMNS, types, strict=True)))
     with parquet.ParquetWriter(path, schema) as writer:
         for block in edge_blocks(store):
@@ -151,7 +163,7 @@ def _write_text(path: Path, store: Graph, ids: tuple[NDArray[Any], NDArray[Any]]
         for block in edge_blocks(store):
             columns = [column.tolist() for column in _columns(block, ids)]
             columns[5] = [f"{score:.9g}" for score in columns[5]]  # 9 digits identify a float32
-            columns[6] = [int(labelled) for labelled in columns[6]]
+            columns[6:] = [[int(value) for value in column] for column in columns[6:]]
             writer.writerows(zip(*columns, strict=True))
             advance(len(block.queries))
 

@@ -17,8 +17,9 @@ def expected_rows(store, queries=None):
     with store.texts() as texts:
         query_ids, passage_ids = texts.query_ids(), texts.passage_ids()
     labels = {tuple(pair) for pair in store.labels.tolist()}
+    before = store.retrieved(slice(store.num_queries))[0].tolist()
     return [
-        (query_ids[q], passage_ids[p], q, p, rank, float(store.scores[q, rank - 1]), (q, p) in labels)
+        (query_ids[q], passage_ids[p], q, p, rank, float(store.scores[q, rank - 1]), (q, p) in labels, p in before[q])
         for q in (range(store.num_queries) if queries is None else queries)
         for rank, p in enumerate(store.neighbors[q].tolist(), 1)
     ]
@@ -28,8 +29,8 @@ def text_rows(lines, delimiter):
     header, *rows = csv.reader(lines, delimiter=delimiter)
     assert tuple(header) == COLUMNS
     return [
-        (query, passage, int(q), int(p), int(rank), float(np.float32(score)), label == "1")
-        for query, passage, q, p, rank, score, label in rows
+        (query, passage, int(q), int(p), int(rank), float(np.float32(score)), label == "1", retrieved == "1")
+        for query, passage, q, p, rank, score, label, retrieved in rows
     ]
 
 
@@ -50,7 +51,8 @@ def test_parquet_has_one_row_an_edge_with_ids_rows_rank_score_and_label(tiny_gra
     assert write_edges(tiny_graph, tmp_path / "edges.parquet") == 300
     rows = parquet_rows(tmp_path / "edges.parquet")
     assert rows == expected_rows(tiny_graph)
-    assert 0 < sum(row[-1] for row in rows) < 300
+    assert 0 < sum(row[-2] for row in rows) < 300
+    assert 0 < sum(not row[-1] for row in rows) == sum(row[-2] and not row[-1] for row in rows) < 60
     assert parquet.ParquetFile(tmp_path / "edges.parquet").num_row_groups == 9
     assert [path.name for path in tmp_path.iterdir()] == ["edges.parquet"]
 
