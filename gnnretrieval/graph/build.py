@@ -26,6 +26,7 @@ from gnnretrieval.graph.edges.pair_shards import EdgeShards
 from gnnretrieval.graph.edges.pair_texts import Pairs
 from gnnretrieval.graph.edges.pairs import encode_pairs, require_pairs, write_given_vectors
 from gnnretrieval.graph.edges.sources import Wanted
+from gnnretrieval.graph.edges.vector_files import require_kept
 from gnnretrieval.graph.growth.known_neighbors import neighbors_from
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND, TEXTS, Graph, open_graph, passage_side, relevant_pairs
@@ -94,7 +95,7 @@ def build_graph(
     if sharding is not None:
         require_sharded(settings)
     shape = (len(query_ids), settings.k)
-    given = _edge_vectors(Path(edge_file), shape) if edge_file is not None else None
+    given = _edge_vectors(Path(edge_file), shape, settings.edge_form) if edge_file is not None else None
     shards = (
         None if sharding is None else (_shards(dataset, features, settings, out, sharding.shards, device), sharding)
     )
@@ -248,8 +249,8 @@ def _require_files(settings: GraphSettings, run: str | Path | None, edge_file: s
         raise GnnRetrievalError("edge_vectors = file and a file (--edge-file FILE) go together: give both or neither.")
 
 
-def _edge_vectors(path: Path, shape: tuple[int, int]) -> NDArray[np.floating]:
-    """The edge vectors of a file ``(n, k, d_e)``, memory-mapped."""
+def _edge_vectors(path: Path, shape: tuple[int, int], form: str) -> NDArray[np.floating]:
+    """The edge vectors of a file ``(n, k, d_e)``, memory-mapped; ``form`` is how they will be kept."""
     try:
         array = map_npy(path)
     except FileNotFoundError:
@@ -267,7 +268,11 @@ def _edge_vectors(path: Path, shape: tuple[int, int]) -> NDArray[np.floating]:
             f"{n:,} queries' {k} passages, in the order of the graph.",
             path,
         )
-    return array.reshape(n, k, -1)
+    if not array.shape[-1]:
+        raise InputError(f"found {array.shape}: vectors without a number.", path)
+    vectors: NDArray[np.floating] = array.reshape(n, k, -1)
+    require_kept(vectors, form, path)
+    return vectors
 
 
 def _write_store(

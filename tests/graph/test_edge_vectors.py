@@ -177,12 +177,23 @@ def test_vectors_of_ones_own_are_stored_in_order(dataset, tiny_features, tmp_pat
         add_to_graph(graph.path, additions)
 
 
+def with_number(number):
+    """Vectors of which one has this number."""
+    vectors = np.ones((60, 3, 7), np.float32)
+    vectors[5, 2, 3] = number
+    return vectors
+
+
 @pytest.mark.parametrize(
     ("array", "message"),
     [
         (np.ones((59, 3, 7), np.float32), r"found \(59, 3, 7\), wanted \(60, 3, width\) or \(180, width\)"),
         (np.ones((180, 7), np.int64), r"found int64 \(180, 7\), wanted floats"),
         (np.array(["a"], dtype=object), "this is not a .npy file of numbers"),
+        (np.ones((60, 3, 0), np.float32), "vectors without a number"),
+        (with_number(np.nan), "the vector of query 5's passage 2 .* not finite"),
+        (with_number(-np.inf), "the vector of query 5's passage 2 .* not finite"),
+        (with_number(1e5), "the vector of query 5's passage 2 .* beyond 65,504, the largest of float16"),
     ],
 )
 def test_vectors_that_do_not_fit_are_refused(dataset, tiny_features, tmp_path, array, message):
@@ -190,6 +201,14 @@ def test_vectors_that_do_not_fit_are_refused(dataset, tiny_features, tmp_path, a
     settings = GraphSettings(k=3, edge_vectors="file")
     with pytest.raises(InputError, match=message):
         build_graph(dataset, tiny_features, settings, tmp_path / "graph", edge_file=tmp_path / "edges.npy")
+    assert [path.name for path in tmp_path.iterdir()] == ["edges.npy"]
+
+
+def test_large_numbers_are_kept_with_a_scale(dataset, tiny_features, tmp_path):
+    np.save(tmp_path / "edges.npy", with_number(1e5))
+    settings = GraphSettings(k=3, edge_vectors="file", edge_form="int8")
+    graph = build_graph(dataset, tiny_features, settings, tmp_path / "graph", edge_file=tmp_path / "edges.npy")
+    assert all_edges(graph).max() == pytest.approx(1e5)
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,38 @@ import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import DTypeLike, NDArray
 
+from gnnretrieval.errors import InputError
 from gnnretrieval.graph.edges.arrays import quantize
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.subgraph import Rows
-from gnnretrieval.storage.arrays import load_array, release, save_array
+from gnnretrieval.storage.arrays import blocks, load_array, release, save_array
 
 VECTORS, SCALES, PROBABILITIES, PROJECTION = "edge_vectors", "edge_scales", "probabilities", "edge_projection"
+_BLOCK = 65536  # vectors checked at a time
+_MOST = {
+    "float16": float(np.finfo(np.float16).max),
+    "int8": float(np.finfo(np.float32).max),
+}  # numbers that can be kept
+
+
+def require_kept(vectors: NDArray[np.floating], form: str, path: Path) -> None:
+    """Refuse edge vectors ``(n, k, d)`` of the user's file that cannot be kept in a form, such as ``float16``.
+
+    Raises:
+        InputError: A number is not finite, or is too large; the message names its edge.
+    """
+    flat = vectors.reshape(-1, vectors.shape[-1])
+    for part in blocks(len(flat), _BLOCK):
+        beyond = ~(np.abs(flat[part]) <= _MOST[form]).all(axis=1)  # NaN is in no range
+        if beyond.any():
+            edge = part.start + int(beyond.argmax())
+            query, rank = divmod(edge, vectors.shape[1])
+            wrong = "that is not finite"
+            if np.isfinite(flat[edge]).all():
+                wrong = f"beyond {_MOST[form]:,.0f}, the largest of {form}: scale the vectors"
+                wrong += ", or take --edge-form int8" if form == "float16" else ""
+            raise InputError(f"the vector of query {query}'s passage {rank} (both from 0) has a number {wrong}.", path)
+        release(vectors)
 
 
 class EdgeVectorFiles:
