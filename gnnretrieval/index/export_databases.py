@@ -180,7 +180,7 @@ def write_lancedb(index: Index, place: str, table: str = "passages", *, overwrit
                     meter.advance(len(block))
 
             mode = "overwrite" if overwrite else "create"
-            database.create_table(table, batches(), schema=schema, mode=mode)
+            database.create_table(table, batches() if len(rows) else schema.empty_table(), schema=schema, mode=mode)
     except (ValueError, RuntimeError, OSError) as error:
         raise _refused("LanceDB", error) from None
     search = 'search(question).distance_type("dot").limit(10).to_list()'

@@ -192,6 +192,15 @@ def test_a_collection_that_is_there_is_kept_unless_it_is_to_be_replaced(
     write(index, place, "kept", overwrite=True)
 
 
+@pytest.mark.parametrize(("write", "engine"), [(write_qdrant, "qdrant"), (write_lancedb, "lancedb")])
+def test_of_an_index_that_lost_all_passages_an_empty_collection_is_made(
+    write, engine, make_features, tmp_path, request
+):
+    build_index(make_features(tmp_path / "features", 3), tmp_path / "index")
+    index = remove_passages(tmp_path / "index", ["p0", "p1", "p2"])
+    assert "question" in write(index, request.getfixturevalue(engine))
+
+
 def test_a_qdrant_that_is_not_there_is_said(clustered, tmp_path, qdrant):
     with pytest.raises(InputError, match=r"Qdrant says: .*Nothing was written\."):
         write_qdrant(build_index(clustered, tmp_path / "index"), "http://127.0.0.1:9")
