@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 from gnnretrieval.errors import InputError
@@ -108,7 +109,7 @@ def write_qdrant(
     qdrant = extra("qdrant_client", "qdrant", "Qdrant")
     failures = extra("qdrant_client.http.exceptions", "qdrant", "Qdrant")
     models, rows = qdrant.models, exported_rows(index)
-    remote = "://" in place
+    remote, left = "://" in place, "Nothing was written."
     try:
         key = os.environ.get("QDRANT_API_KEY") if remote else None
         client = (
@@ -116,24 +117,25 @@ def write_qdrant(
             if remote
             else qdrant.QdrantClient(path=place)
         )
-        if client.collection_exists(collection):
-            if not overwrite:
-                raise InputError(
-                    f"collection {collection!r} is there already: name another with --table, or pass --overwrite."
-                )
-            client.delete_collection(collection)
-        space = models.VectorParams(size=index.meta["dimension"], distance=models.Distance.DOT)
-        links = None if approximate else models.HnswConfigDiff(m=0)  # m = 0: no index, so every vector is compared
-        client.create_collection(collection, vectors_config=space, hnsw_config=links)
-        try:
-            with progress(f"copying into {collection}", len(rows), "vectors") as meter:
-                client.upload_points(collection, _points(index, models, meter.advance), batch_size=_SENT, wait=True)
-        except BaseException:
-            client.delete_collection(collection)
-            raise
-        client.close()
+        with closing(client):  # the local mode locks its directory
+            if client.collection_exists(collection):
+                if not overwrite:
+                    raise InputError(
+                        f"collection {collection!r} is there already: name another with --table, or pass --overwrite."
+                    )
+                client.delete_collection(collection)
+                left = "The old collection is deleted, and there is no new one: run this again."
+            space = models.VectorParams(size=index.meta["dimension"], distance=models.Distance.DOT)
+            links = None if approximate else models.HnswConfigDiff(m=0)  # m = 0: no index, so every vector is compared
+            client.create_collection(collection, vectors_config=space, hnsw_config=links)
+            try:
+                with progress(f"copying into {collection}", len(rows), "vectors") as meter:
+                    client.upload_points(collection, _points(index, models, meter.advance), batch_size=_SENT, wait=True)
+            except BaseException:
+                client.delete_collection(collection)
+                raise
     except (failures.ApiException, failures.UnexpectedResponse, ValueError, RuntimeError, OSError) as error:
-        raise _refused("Qdrant", error) from None
+        raise _refused("Qdrant", error, left) from None
     opened = f"url={place!r}" if remote else f"path={place!r}"
     return f"QdrantClient({opened}).query_points({collection!r}, query=question, limit=10)"
 
@@ -195,7 +197,7 @@ def _has(database: Any, table: str) -> bool:
     return True
 
 
-def _refused(engine: str, error: Exception) -> InputError:
+def _refused(engine: str, error: Exception, left: str = "Nothing was written.") -> InputError:
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     reason = reason.partition(", /")[0].rstrip(".")  # LanceDB ends in a place in its source code
-    return InputError(f"{engine} says: {reason}. Nothing was written.")
+    return InputError(f"{engine} says: {reason}. {left}")

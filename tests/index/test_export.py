@@ -192,6 +192,30 @@ def test_a_collection_that_is_there_is_kept_unless_it_is_to_be_replaced(
     write(index, place, "kept", overwrite=True)
 
 
+def test_a_refused_export_leaves_no_lock_in_qdrants_directory(make_features, tmp_path, qdrant):
+    index = build_index(make_features(tmp_path / "features", 5), tmp_path / "index")
+    write_qdrant(index, qdrant)
+    with pytest.raises(InputError, match="is there already") as refused:
+        write_qdrant(index, qdrant)
+    assert "query_points" in write_qdrant(index, qdrant, overwrite=True)
+    assert refused.tb is not None  # a notebook keeps the last error, and all that it refers to
+
+
+def test_a_replaced_collection_that_could_not_be_filled_is_said_to_be_gone(
+    make_features, tmp_path, qdrant, monkeypatch
+):
+    import qdrant_client
+
+    def fail(*arguments, **settings):
+        raise RuntimeError("the disk is full")
+
+    index = build_index(make_features(tmp_path / "features", 5), tmp_path / "index")
+    write_qdrant(index, qdrant)
+    monkeypatch.setattr(qdrant_client.QdrantClient, "upload_points", fail)
+    with pytest.raises(InputError, match=r"disk is full\. The old collection is deleted, and there is no new one"):
+        write_qdrant(index, qdrant, overwrite=True)
+
+
 @pytest.mark.parametrize(("write", "engine"), [(write_qdrant, "qdrant"), (write_lancedb, "lancedb")])
 def test_of_an_index_that_lost_all_passages_an_empty_collection_is_made(
     write, engine, make_features, tmp_path, request
