@@ -241,6 +241,25 @@ def test_a_graph_of_a_run_grows_by_a_run(parts, tiny_settings, tmp_path):
     assert grown.meta["filled"] == at_once.meta["filled"]
 
 
+def test_of_a_run_that_was_filled_up_it_is_said_that_old_queries_keep_what_they_have(
+    parts, tiny_settings, tmp_path, said
+):
+    dataset = Dataset.open(parts / "early")
+    for count in (4, 5):
+        ranked = {
+            query: [ScoredPassage(id_, float(-rank)) for rank, id_ in enumerate(dataset.passage_ids[:count])]
+            for query in dataset.split("train")
+        }
+        write_run(tmp_path / f"{count}.run", ranked, "some")
+        settings = GraphSettings(k=5, edges="run", label_edges=False)
+        run, out = tmp_path / f"{count}.run", tmp_path / f"graph-{count}"
+        graph = built(parts, "early", tiny_settings, settings, out, run=run)
+        grown = added(graph, parts, False, True)
+        assert np.array_equal(grown.neighbors, graph.neighbors)
+        kept = [line for line in said if line.startswith(f"old queries keep the {graph.num_queries} edges")]
+        assert len(kept) == 1  # of the run of 4, and not again of the run of 5, which fills every list
+
+
 def test_a_graph_by_bm25_takes_queries_and_refuses_passages(parts, tiny_settings, tmp_path):
     settings = GraphSettings(k=5, edges="bm25")
     graph = built(parts, "early", tiny_settings, settings, tmp_path / "graph")

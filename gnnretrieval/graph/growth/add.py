@@ -87,6 +87,11 @@ def add_to_graph(
     store = open_graph(path)
     settings = GraphSettings.parse({"label_edges": False, **store.config}, store.path / "meta.json")
     _require_can_grow(store, settings, additions)
+    if additions.passages and settings.source is not None and (filled := store.meta["filled"]):
+        say(
+            f"old queries keep the {filled:,} edges that the dual-encoder filled, even where a new passage is nearer "
+            "(build the graph again to compare these)"
+        )
 
     def write(directory: Path) -> dict[str, Any]:
         growth = _Growth(Graph(store.path, store.meta), settings, additions, directory, device)
