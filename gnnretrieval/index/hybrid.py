@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import Run, rank
@@ -30,7 +30,7 @@ from gnnretrieval.storage.json_files import read_json
 
 PIPELINES = "comparison-with-bm25.json"  # file in a run's directory that says how dev joins the rankings
 NEEDED = {  # by setting, the one without which it has no effect
-    **dict.fromkeys(("fuse", "weights", "candidates"), "hybrid"),
+    **dict.fromkeys(("fuse", "weights", "candidates", "lexical"), "hybrid"),
     **dict.fromkeys(("rerank_depth", "pair_tokens", "adaptive"), "rerank"),
     **dict.fromkeys(("adaptive_batch", "neighbors", "neighbors_by"), "adaptive"),
 }
@@ -76,6 +76,14 @@ class RankingSettings(Settings):
         if weights is not None:
             require_weights(weights, 2)
         return weights
+
+    @model_validator(mode="after")
+    def _have_an_effect(self) -> Self:
+        for name, needed in NEEDED.items():
+            default = type(self).model_fields[name].default
+            if getattr(self, name) != default and not getattr(self, needed):
+                raise ValueError(f"{name} has no effect without {needed}")
+        return self
 
     @classmethod
     def of_run(cls, path: str | Path) -> Self:

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from gnnretrieval.data.runs.trec import rank_rows
 from gnnretrieval.encoders.bm25 import BM25
@@ -129,3 +130,20 @@ def test_a_weight_too_many_is_said(asked):
     index, texts, vectors = asked
     with pytest.raises(InputError, match="3 weights for 2 runs"):
         Ranker(index, RankingSettings(hybrid=True, weights=(1.0, 1.0, 1.0))).run(texts, vectors, 5)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"adaptive": "gar"}, "adaptive has no effect without rerank"),
+        ({"weights": (0.3, 0.7)}, "weights has no effect without hybrid"),
+        ({"lexical": LexicalSetting(1), "rerank": "some"}, "lexical has no effect without hybrid"),
+        ({"neighbors": 4, "rerank": "some"}, "neighbors has no effect without adaptive"),
+    ],
+)
+def test_a_setting_without_an_effect_is_refused(values, message):
+    with pytest.raises(InputError, match=message):
+        RankingSettings.parse(values)
+    with pytest.raises(ValidationError, match=message):
+        RankingSettings(**values)
+    RankingSettings.parse(RankingSettings().model_dump(mode="json"))  # what runs record names every setting

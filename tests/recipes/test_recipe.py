@@ -161,6 +161,8 @@ def test_what_cannot_be_extended_is_named(write, tmp_path, extends, base, messag
 def test_a_ranking_that_adds_nothing_to_the_index_is_refused(write):
     assert read_recipe(write('name = "a"\n[ranking]\nrerank = "late"\nadaptive = "gar"\n')).ranking.adaptive == "gar"
     with pytest.raises(InputError, match="adds nothing to the index"):
+        read_recipe(write('name = "a"\n[ranking]\nrerank_depth = 50\n'))
+    with pytest.raises(InputError, match="rerank_depth has no effect without rerank"):
         read_recipe(write('name = "a"\n[ranking]\nrerank_depth = 5\n'))
 
 
