@@ -20,6 +20,7 @@ from gnnretrieval.storage.arrays import blocks, save_array
 from gnnretrieval.storage.artifacts import share_file
 from gnnretrieval.storage.places import settle
 from gnnretrieval.storage.provenance import sha256_of_json
+from gnnretrieval.storage.purged import is_purged
 from gnnretrieval.storage.updating import changed_since, rewrite, update_artifact
 from gnnretrieval.training.gnn.embeddings import Embeddings
 
@@ -47,7 +48,8 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
     such as HNSW, the new vector is added and searches skip the old one until the index is built again.
 
     Raises:
-        ArtifactError: The index was not made from an earlier version of ``source``, or is an index of sentences.
+        ArtifactError: The index was not made from an earlier version of ``source``, is an index of sentences, or has
+            passages that were purged from ``source``.
     """
     settle(Path(out), KIND)
     current = open_index(out)
@@ -62,10 +64,11 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
         )
     known = current.meta["num_passages"] + len(current.removed)
     vectors = source.passages
+    replaced = np.setdiff1d(changed[changed < known], current.removed)
+    _require_purged_too(current, source, replaced)
 
     def write(directory: Path) -> dict[str, Any]:
         contents = _contents(current)
-        replaced = np.setdiff1d(changed[changed < known], current.removed)
         added = np.arange(known, len(vectors))
         rows, touched = _put(contents, replaced, added, lambda rows: source.similarity.prepare_array(vectors[rows]))
         _write(directory, current, contents.shards, touched)
@@ -78,6 +81,20 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
     inputs = {source.meta["kind"]: source.hash}
     artifact = update_artifact(current, KIND, change=inputs, inputs=inputs, write=write)
     return Index(artifact.path, artifact.meta)
+
+
+def _require_purged_too(current: Index, source: Embeddings | Features, rows: NDArray[np.int64]) -> None:
+    """Refuse an index that has passages, among those at ``rows``, which were purged from its source."""
+    if not is_purged(source):
+        return
+    zero = rows[[not np.asarray(source.passages[row]).any() for row in rows.tolist()]]
+    with TextStore(source.path / TEXTS) as texts:
+        passages = [texts.passage(row) for row in zero.tolist()]
+    if gone := [passage.id for passage in passages if not passage.full_text]:
+        raise ArtifactError(
+            f"{current.path}: {len(gone):,} of its passages were purged from {source.path}, such as {gone[0]!r}. Purge "
+            f"them from it too: gnnretrieval index remove {current.path} --purge with their ids."
+        )
 
 
 def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:

@@ -16,7 +16,7 @@ from gnnretrieval.graph import GraphSettings, build_graph
 from gnnretrieval.index import build_index, open_index, purging
 from gnnretrieval.index.purging import _still_holding, purge_passages
 from gnnretrieval.index.settings import IndexSettings
-from gnnretrieval.index.updating import remove_passages
+from gnnretrieval.index.updating import remove_passages, update_index
 from gnnretrieval.pages.html import escape, short, write_page
 from gnnretrieval.serve.static_files import in_script
 from gnnretrieval.storage.locks import beside
@@ -189,6 +189,20 @@ def test_vectors_leave_the_file_of_every_kind(make_features, tmp_path, factory):
     assert [code for code in codes if code in after] == []
     found, _ = open_index(tmp_path / "index").search(asked, 10)
     assert np.mean([len({*one} & {*other}) for one, other in zip(found, expected, strict=True)]) > 9.5
+
+
+def test_another_index_of_the_same_vectors_is_not_brought_up_to_them_before_it_is_purged_too(run):
+    embeddings = Retriever.open(run)._embeddings
+    build_index(embeddings, run / "other")
+    purge_passages(run / "index", GONE)
+    embeddings = Retriever.open(run)._embeddings
+    with pytest.raises(
+        ArtifactError, match=r"2 of its passages were purged from .*such as 'p01'\. Purge them from it too"
+    ):
+        update_index(embeddings, run / "other")
+    purge_passages(run / "other", GONE)
+    assert update_index(embeddings, run / "other").meta["num_passages"] == 38
+    assert {hit.id for hit in Retriever.open(run / "other").search("some words", 40)}.isdisjoint(GONE)
 
 
 @pytest.mark.parametrize("factory", ["NSG16", "PQ8x4fs", "IVF16,PQ8x4fs"])
