@@ -16,6 +16,7 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.graph import GraphSettings, build_graph
 from gnnretrieval.nn.label_messages import Heads, Messages, mean_nearness, message_vectors
 from gnnretrieval.training import TrainSettings, train_gnn
+from gnnretrieval.training.encoder.inspection import inspection, inspection_lines, open_trained
 from gnnretrieval.training.gnn import messages
 from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 from gnnretrieval.training.gnn.embeddings import embed_passages
@@ -84,6 +85,20 @@ def test_the_weight_is_the_best_over_epochs_and_the_epoch_the_best_over_weights(
     }
     assert model.meta["messages"]["mean"] == max(of_weight, key=of_weight.__getitem__)
     assert model.meta["dev"]["joint"]["tried"] == 4 * len(MEANS) + model.meta["dev"]["best"]["tried"]
+
+
+def test_an_inspection_shows_the_epochs_and_what_was_gained_over_the_frozen_encoder(model):
+    report = inspection(open_trained(model.path))
+    lines, joint = inspection_lines(report), model.meta["dev"]["joint"]
+    assert "which learns with it" in lines[0]
+    assert [record["epoch"] for record in report["history"]] == [0, 1, 2, 3]
+    rows = [line.split() for line in lines if line[0] in "* " and line[1] == " "]
+    assert [row[-8] for row in rows] == ["0", "1", "2", "3"]
+    assert [row[1] for row in rows if row[0] == "*"] == [str(joint["epoch"])]
+    (gain,) = [line for line in lines if line.startswith("gain of the query encoder")]
+    assert f"{100 * joint['gain']:+.1f} ± {100 * joint['error']:.1f}" in gain
+    assert gain.endswith("kept")
+    assert lines[-1] == f"kept: {model.meta['dev']['kept']}"
 
 
 def test_what_is_embedded_is_what_was_measured_on_dev(model, tiny_graph, tiny_dataset, tmp_path):

@@ -103,9 +103,11 @@ def _lines_of_gnn(report: dict[str, Any]) -> list[str]:
         f"trained on {report['dataset']}, edge features: {', '.join(report['edge_features']) or 'none'}",
     ]
     on = f"dev: {dev['queries']:,} questions of {dev['split']} among {dev['passages']:,} passages"
+    few = dev.get("cross_validated", 0)
+    beside = f", and {few:,} cross-validated training questions" if few else ""
+    if "joint" in dev:  # layer = linear: the log is that of the query encoder's training
+        return [*lines, f"layer linear, seed {report['seed']}", on + beside, *_lines_of_joint(report)]
     if "kept" in dev:
-        few = dev["cross_validated"]
-        beside = f", and {few:,} cross-validated training questions" if few else ""
         lines += [f"layer linear, seed {report['seed']}", on + beside, "dev:  gain   " + "   ".join(names)]
         for record in report["history"]:
             values = "   ".join(f"{100 * record['dev'][name]:{len(name)}.1f}" for name in names)
@@ -116,15 +118,38 @@ def _lines_of_gnn(report: dict[str, Any]) -> list[str]:
             f"at most {train['epochs']} epochs, {train['batch_size']} queries per step, β {train['mask_ratio']:g} by "
             f"{train['mask_unit']}, learning rate {train['learning_rate']:g}, seed {report['seed']}",
             on,
-            "dev:  epoch   " + "   ".join(names),
         ]
-        for record in report["history"]:
-            values = "   ".join(f"{100 * record['dev'][name]:{len(name)}.1f}" for name in names)
-            mark = "*" if record["epoch"] == dev["best"]["epoch"] else " "
-            lines.append(f"{mark} {record['epoch']:>9}   {values}")
+        lines += _lines_by_epoch(report["history"], dev["best"]["epoch"])
     gain = f"gain {100 * dev['best']['gain']:+.1f} (p = {dev['best']['p']:.2g})"
     if dev["best"]["gain"] > 0 and not dev["believed"]:
         lines.append(f"{gain}: may be chance; the embeddings are the dual-encoder's")
     else:
         lines.append(f"{gain}; kept: {what_was_kept(dev)}")
+    return lines
+
+
+def _lines_of_joint(report: dict[str, Any]) -> list[str]:
+    """The query encoder's training, and what it gained over the frozen encoder."""
+    train, dev = report["train"], report["dev"]
+    frozen, joint = dev["best"], dev["joint"]
+    few = joint.get("beside", 0)
+    beside = f"; {few:,} training questions are measured too" if few else ""
+    return [
+        f"at most {train['epochs']} epochs of the query encoder, {train['batch_size']} queries per step, learning rate "
+        f"{train['learning_rate']:g}{beside}",
+        *_lines_by_epoch(report["history"], joint["epoch"]),
+        f"gain of the frozen encoder {100 * frozen['gain']:+.1f} (p = {frozen['p']:.2g})",
+        f"gain of the query encoder over that {100 * joint['gain']:+.1f} ± {100 * joint['error']:.1f} "
+        f"(p over the dual-encoder = {joint['p']:.2g}): {'kept' if joint['kept'] else 'left out'}",
+        f"kept: {what_was_kept(dev)}" if dev["believed"] else "the embeddings are the dual-encoder's",
+    ]
+
+
+def _lines_by_epoch(history: list[dict[str, Any]], best: int) -> list[str]:
+    """A table of the measurements on dev, with a mark at the best epoch."""
+    names = list(history[0]["dev"])
+    lines = ["dev:  epoch   " + "   ".join(names)]
+    for record in history:
+        values = "   ".join(f"{100 * record['dev'][name]:{len(name)}.1f}" for name in names)
+        lines.append(f"{'*' if record['epoch'] == best else ' '} {record['epoch']:>9}   {values}")
     return lines
