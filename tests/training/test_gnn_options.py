@@ -372,6 +372,27 @@ def test_every_layer_trains_is_kept_and_embeds(layer, tiny_graph, tiny_dataset, 
     assert np.isfinite(embedded.passages).all()
 
 
+@pytest.mark.parametrize(
+    ("of_start", "given", "says"),
+    [
+        ({"layer": "mean"}, {"layer": "gat"}, "trained with layer = mean"),
+        ({"layer": "gat"}, {"layer": "gatv2"}, "trained with layer = gat"),
+        (
+            {"encoder": {"gate": "constant", "gate_start": 0.8}},
+            {"encoder": {"gate": "constant"}, "epochs": 0},
+            "gate_start = 0.8",
+        ),
+    ],
+)
+def test_another_layer_or_another_constant_in_the_gates_place_is_no_start(
+    of_start, given, says, tiny_graph, tiny_dataset, tiny_features, tmp_path
+):
+    inputs = tiny_graph, Dataset.open(tiny_dataset), tiny_features
+    start = train_gnn(*inputs, TrainSettings.parse({**SHORT, "epochs": 1, **of_start}), tmp_path / "start")
+    with pytest.raises(ArtifactError, match=says):
+        train_gnn(*inputs, TrainSettings.parse({**SHORT, **given}), tmp_path / "model", start=start)
+
+
 @pytest.mark.parametrize("mode", ["frozen", "joint"])
 def test_the_option_precision_is_that_of_training(mode):
     given = settings_from(TrainSettings, {"layer": "gat", "mode": mode, "precision": "float32"})

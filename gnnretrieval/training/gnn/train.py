@@ -285,7 +285,10 @@ def _require_start_fits(start: GNNEncoderModel, store: Graph, settings: TrainSet
     start.require_fits(store, any_encoder=True)
     if start.is_linear:
         raise ArtifactError(f"{start.path}: trained with layer = linear: it has no graph layers to start from.")
-    shape = {name: start.settings.model_dump()[name] for name in ("heads", "layers", "gate")}
+    if (layer := start.config.get("layer", "gat")) != settings.layer:
+        raise ArtifactError(f"{start.path}: trained with layer = {layer}. Give the same (--layer {layer}).")
+    decisive = ("heads", "layers", "gate", *(["gate_start"] if start.settings.gate == "constant" else []))
+    shape = {name: start.settings.model_dump()[name] for name in decisive}
     if shape != settings.encoder.model_dump(include=set(shape)):
         described = ", ".join(f"{name} = {value}" for name, value in shape.items())
         raise ArtifactError(f"{start.path}: this GNN-encoder has other settings ({described}). Give the same ones.")
