@@ -396,11 +396,16 @@ class Graph(Artifact):
         view.__dict__.update(passage_features=passages, query_features=queries, source_features=self.source_features)
         return view
 
-    def label_edges(self) -> NDArray[np.bool_]:
-        """``(n * stride,)`` True for the edges between a query and a passage that is judged relevant to it."""
+    def label_edges(self, labels: Rows | None = None) -> NDArray[np.bool_]:
+        """``(n * stride,)`` True for the edges between a query and a passage that is relevant to it.
+
+        Args:
+            labels: ``(L, 2)`` relevant pairs (query row, passage row); None: :attr:`labels`.
+        """
+        labels = self.labels if labels is None else labels
         labelled = np.zeros(self._neighbors.shape, dtype=bool)
-        for part in blocks(len(self.labels), _LABELS):
-            queries, passages = self.labels[part].T
+        for part in blocks(len(labels), _LABELS):
+            queries, passages = labels[part].T
             hits = self._neighbors[queries] == passages[:, None].astype(np.uint32)  # (labels, stride)
             number, rank = np.nonzero(hits)
             labelled[queries[number], rank] = True

@@ -56,6 +56,19 @@ def test_without_masking_every_query_is_trained_on_and_no_label_edge_is_in_its_g
     assert labels & set(seen[-1].passage_edges)  # dev is measured over the whole graph, as passages are embedded
 
 
+def test_without_masking_no_edge_to_a_mined_positive_is_in_the_graph_either(tiny_graph, tmp_path, monkeypatch):
+    mined = next(int(row) for row in tiny_graph.neighbors[7] if row != 7)  # retrieved, and not labelled
+    labels = np.array(sorted([*tiny_graph.labels.tolist(), [7, mined]]))
+    learned = LearnedFrom.of(tiny_graph)._replace(labels=labels)
+    seen = []
+    subgraph = Graph.subgraph
+    monkeypatch.setattr(Graph, "subgraph", lambda *args, **options: seen.append(subgraph(*args, **options)) or seen[-1])
+    a_training(tiny_graph, tmp_path, learned, mask_unit="none", candidates="corpus").epoch(0)
+    edge = 7 * tiny_graph.stride + tiny_graph.neighbors[7].tolist().index(mined)
+    assert edge not in seen[0].passage_edges
+    assert edge not in seen[0].query_edges
+
+
 # Which passages are negatives.
 
 

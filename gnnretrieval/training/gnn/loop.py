@@ -79,7 +79,7 @@ class GNNTraining:
         self.labels = self.learned.labels
         self.labelled = np.unique(self.labels[:, 0])  # queries without a label are only in the graph
         self.learnable = self.labelled[self.learned.taught[self.labelled]]
-        self.dropped = store.label_edges() if settings.mask_unit == "none" else None
+        self.dropped = store.label_edges(self.labels) if settings.mask_unit == "none" else None
         self.goes_on = encoders is not None or start is not None
         self.tensors = GraphTensors(store, device)
         self.reduced = weights_dtype(settings.precision, self.device) == torch.bfloat16
