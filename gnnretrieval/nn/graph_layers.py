@@ -70,6 +70,7 @@ _LAYERS: Mapping[str, Callable[[Shape], GATLayer | PyGLayer]] = {
     "lightgcn": _lightgcn,  # He et al. 2020, normalised on the target's side only (their LightGCN-L)
 }
 GRAPH_LAYERS = tuple(_LAYERS)
+WITHOUT_ATTENTION = ("sage", "mean", "lightgcn")  # these have no heads, and no weights to drop
 
 
 def graph_layer(name: str, shape: Shape) -> GATLayer | PyGLayer:

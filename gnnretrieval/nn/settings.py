@@ -13,12 +13,12 @@ class GNNEncoderSettings(Settings):
     """Layers of a GNN-encoder.
 
     Attributes:
-        heads: Attention heads of each graph layer; they share the width.
+        heads: Attention heads of each graph layer with attention; they share the width.
         layers: ``2``: queries attend to their passages, then passages to their queries (the paper); ``1``: only the
             second.
         gate: ``filter``: learned for each passage and dimension (eq. 9); ``constant``: always ``gate_start``.
         gate_start: Initial value of the filter gate; value of the constant gate.
-        dropout: Dropout on attention weights, in training.
+        dropout: Dropout on the weights of a layer with attention, in training.
         feature_dropout: Dropout on the query features that passages attend to, in training.
     """
 

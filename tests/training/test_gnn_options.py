@@ -385,6 +385,13 @@ def test_every_layer_trains_is_kept_and_embeds(layer, tiny_graph, tiny_dataset, 
     assert np.isfinite(embedded.passages).all()
 
 
+@pytest.mark.parametrize("layer", ["sage", "mean", "lightgcn"])
+@pytest.mark.parametrize("given", [{"heads": 2}, {"dropout": 0.1}])
+def test_a_layer_without_attention_refuses_its_settings(layer, given):
+    with pytest.raises(GnnRetrievalError, match=f"{next(iter(given))}: layer = {layer} has no attention"):
+        TrainSettings.parse({"layer": layer, "encoder": given})
+
+
 @pytest.mark.parametrize(
     ("of_start", "given", "says"),
     [

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from gnnretrieval.graph.mask import MaskUnit
 from gnnretrieval.graph.subgraph import PassageEdges
-from gnnretrieval.nn.graph_layers import GRAPH_LAYERS
+from gnnretrieval.nn.graph_layers import GRAPH_LAYERS, WITHOUT_ATTENTION
 from gnnretrieval.nn.settings import GNNEncoderSettings
 from gnnretrieval.settings import OneOf, Settings
 
@@ -177,6 +177,9 @@ class TrainSettings(Settings):
             ]
             if others:
                 raise ValueError(f"{', '.join(others)}: not for layer = linear, only for layer = gat")
+        if self.layer in WITHOUT_ATTENTION and (self.encoder.heads != 1 or self.encoder.dropout):
+            name = "heads" if self.encoder.heads != 1 else "dropout"
+            raise ValueError(f"{name}: layer = {self.layer} has no attention, and would not use it: leave it out")
         if self.passages is not None and (self.layer != "linear" or self.is_joint):
             raise ValueError("passages: only for layer = linear with mode = frozen")
         if self.is_joint and self.candidates == "corpus":
