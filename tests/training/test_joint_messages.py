@@ -17,7 +17,7 @@ from gnnretrieval.graph import GraphSettings, build_graph
 from gnnretrieval.nn.label_messages import Heads, Messages, mean_nearness, message_vectors
 from gnnretrieval.training import TrainSettings, train_gnn
 from gnnretrieval.training.encoder.inspection import inspection, inspection_lines, open_trained
-from gnnretrieval.training.gnn import messages
+from gnnretrieval.training.gnn import joint_messages, messages
 from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.held_out import held_out_queries
@@ -215,3 +215,21 @@ def test_training_questions_with_copies_are_judged_each_by_its_own_passages(tiny
     values = made.dev.values()[0.0][len(held_out.relevant) :]
     assert len(values) > 2
     np.testing.assert_array_equal(values, beside.judged.measure(Messages()))
+
+
+@pytest.mark.parametrize("mode", ["frozen", "joint"])
+def test_with_one_dev_question_every_record_is_json(mode, tiny_dataset, tiny_settings, tmp_path, monkeypatch, said):
+    """One question has no standard error, and JSON no infinity."""
+    place = tmp_path / "data"
+    shutil.copytree(tiny_dataset, place)
+    judged = (place / "qrels" / "dev.tsv").read_text().splitlines()
+    (place / "qrels" / "dev.tsv").write_text("\n".join(judged[:2]) + "\n")
+    dataset = Dataset.open(place)
+    features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
+    store = build_graph(dataset, features, GraphSettings(k=5), tmp_path / "graph")
+    monkeypatch.setattr(joint_messages, "questions_beside", lambda *given: None)
+    given = {**GIVEN, "epochs": 1} if mode == "joint" else {"layer": "linear"}
+    model = train_gnn(store, dataset, features, TrainSettings.parse(given), tmp_path / "model")
+    for text in [(model.path / "meta.json").read_text(), *(model.path / "log.jsonl").read_text().splitlines()]:
+        json.loads(text, parse_constant=pytest.fail)
+    assert "inf" not in " ".join([*said, *inspection_lines(inspection(open_trained(model.path)))])

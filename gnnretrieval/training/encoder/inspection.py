@@ -132,6 +132,7 @@ def _lines_of_joint(report: dict[str, Any]) -> list[str]:
     """The query encoder's training, and what it gained over the frozen encoder."""
     train, dev = report["train"], report["dev"]
     frozen, joint = dev["best"], dev["joint"]
+    error = "on one question" if joint["error"] is None else f"± {100 * joint['error']:.1f}"
     few = joint.get("beside", 0)
     beside = f"; {few:,} training questions are measured too" if few else ""
     return [
@@ -139,7 +140,7 @@ def _lines_of_joint(report: dict[str, Any]) -> list[str]:
         f"{train['learning_rate']:g}{beside}",
         *_lines_by_epoch(report["history"], joint["epoch"]),
         f"gain of the frozen encoder {100 * frozen['gain']:+.1f} (p = {frozen['p']:.2g})",
-        f"gain of the query encoder over that {100 * joint['gain']:+.1f} ± {100 * joint['error']:.1f} "
+        f"gain of the query encoder over that {100 * joint['gain']:+.1f} {error} "
         f"(p over the dual-encoder = {joint['p']:.2g}): {'kept' if joint['kept'] else 'left out'}",
         f"kept: {what_was_kept(dev)}" if dev["believed"] else "the embeddings are the dual-encoder's",
     ]

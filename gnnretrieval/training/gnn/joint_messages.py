@@ -7,6 +7,7 @@ the ladder: without a gain over the frozen encoder's result, the latter is kept.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,6 +42,7 @@ from gnnretrieval.training.gnn.messages import (
     TrainedMessages,
     in_words,
     is_few,
+    or_none,
     require_fit,
     train_messages,
 )
@@ -97,7 +99,7 @@ class JointMessages(NamedTuple):
 
     def described(self) -> dict[str, Any]:
         """The entry ``dev`` of a model's metadata."""
-        joint = {"gain": self.gain, "error": self.error, "p": self.p, "tried": self.tried, "epoch": self.epoch}
+        joint = {"gain": self.gain, "error": or_none(self.error), "p": self.p, "tried": self.tried, "epoch": self.epoch}
         return {
             **self.ladder.described(),
             "joint": {**joint, "kept": self.better, "beside": self.beside},
@@ -108,7 +110,8 @@ class JointMessages(NamedTuple):
 
     def lines(self) -> list[str]:
         """The choice as lines for the user."""
-        said = f"{100 * self.gain:+.1f} ± {100 * self.error:.1f} RR@10 over what the frozen encoder reached"
+        error = f"± {100 * self.error:.1f} RR@10" if math.isfinite(self.error) else "RR@10 on one question"
+        said = f"{100 * self.gain:+.1f} {error} over what the frozen encoder reached"
         if not self.better:
             return [f"query encoder trained jointly: {said}, which may be chance: left out"]
         figures = f"dev RR@10 {100 * self.dev:.1f}, dual-encoder {100 * self.ladder.dual_encoder:.1f}"

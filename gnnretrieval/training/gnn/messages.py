@@ -146,7 +146,7 @@ class MessagesTraining(NamedTuple):
                 "rung": rung.name,
                 "messages": rung.messages._asdict(),
                 "gain": rung.gain,
-                "error": rung.error,
+                "error": or_none(rung.error),
                 "kept": rung.kept,
                 "dev": {"RR@10": rung.dev, "dual-encoder": self.climb.dual_encoder},
             }
@@ -180,6 +180,11 @@ class MessagesTraining(NamedTuple):
                 f"({best})"
             )
         return said
+
+
+def or_none(error: float) -> float | None:
+    """The error for JSON, which has no infinity; None: of one question."""
+    return error if math.isfinite(error) else None
 
 
 def _is_significant(choice: Climb, evidence: float) -> bool:
