@@ -220,6 +220,10 @@ def _chosen(artifact: Artifact) -> dict[str, object]:
     shown["kept"] = what_was_kept(dev)
     shown["RR@10 on dev"] = f"{100 * chosen['RR@10']:.1f}; the dual-encoder's {100 * dev['dual_encoder']['RR@10']:.1f}"
     shown["gain on dev"] = f"{100 * best['gain']:+.1f}, p = {best['p']:.2g} (paired, one-sided)"
+    if joint := dev.get("joint"):
+        shown["gain over that by training the query encoder"] = (
+            f"{100 * joint['gain']:+.1f}, {'kept' if joint['kept'] else 'left out'}"
+        )
     if best["gain"] > 0 and not dev.get("believed", True):  # earlier versions did not write the key
         shown["accepted"] = "no: the gain may be chance, and the embeddings are the dual-encoder's"
     return shown

@@ -87,6 +87,17 @@ def test_the_weight_is_the_best_over_epochs_and_the_epoch_the_best_over_weights(
     assert model.meta["dev"]["joint"]["tried"] == 4 * len(MEANS) + model.meta["dev"]["best"]["tried"]
 
 
+def test_the_card_says_what_training_the_query_encoder_gained_and_how_it_was_trained(model):
+    card, dev = (model.path / "README.md").read_text(encoding="utf-8"), model.meta["dev"]
+    assert dev["best"]["gain"] == 0 < dev["joint"]["gain"]
+    assert f"| gain of training the query encoder, over that | {100 * dev['joint']['gain']:+.1f} ±" in card
+    assert "log.jsonl" not in card  # it has no line of the ladder
+    assert "| epochs | 3 |" in card
+    assert "| learning_rate | 0.001 |" in card
+    assert "| dual_encoder.token_budget | 4096 |" in card
+    assert "encoder_learning_rate" not in card
+
+
 def test_an_inspection_shows_the_epochs_and_what_was_gained_over_the_frozen_encoder(model):
     report = inspection(open_trained(model.path))
     lines, joint = inspection_lines(report), model.meta["dev"]["joint"]

@@ -9,7 +9,7 @@ from gnnretrieval.encoders.trained import PASSAGE
 from gnnretrieval.graph.edges.sources import EDGE_SOURCES
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.training.gnn.selection import Selection, what_was_kept
-from gnnretrieval.training.gnn.settings import OF_EVERY_LAYER, TrainSettings
+from gnnretrieval.training.gnn.settings import OF_EVERY_LAYER, OF_ITS_ENCODER, OF_QUERY_ENCODER, TrainSettings
 
 CARD = "README.md"
 _GNN = (
@@ -103,14 +103,26 @@ def _figures(dev: Mapping[str, Any], selection: Selection | None) -> list[tuple[
     """Rows of the table of figures: name, value and source."""
     best = dev["best"]
     passages = "those shown; weighted by the chance of a label" if dev.get("by_clicks") else f"{dev['passages']:,}"
+    of_meta = "`meta.json`, `dev`"
     by = "`log.jsonl`" if selection is None else f"`log.jsonl`, epoch {best['epoch']}"
-    return [
-        ("dev RR@10 of the dual-encoder", f"{100 * dev['dual_encoder']['RR@10']:.1f}", "`meta.json`, `dev`"),
-        ("dev RR@10 of this model", f"{100 * dev['chosen']['RR@10']:.1f}", "`meta.json`, `dev`"),
+    gains = [
         ("gain of the best setting", f"{100 * best['gain']:+.1f}", by),
-        ("its p-value (paired, one-sided)", f"{best['p']:.2g}", "`meta.json`, `dev`" if selection is None else by),
-        ("dev questions", f"{dev['queries']:,} of {dev['split']}", "`meta.json`, `dev`"),
-        ("passages ranked for them", passages, "`meta.json`, `dev`"),
+        ("its p-value (paired, one-sided)", f"{best['p']:.2g}", of_meta if selection is None else by),
+    ]
+    if joint := dev.get("joint"):  # the log is that of the query encoder's training
+        error = "" if joint["error"] is None else f" ± {100 * joint['error']:.1f}"
+        gains = [
+            ("gain of the best setting over the frozen encoder", f"{100 * best['gain']:+.1f}", of_meta),
+            ("its p-value (paired, one-sided)", f"{best['p']:.2g}", of_meta),
+            ("gain of training the query encoder, over that", f"{100 * joint['gain']:+.1f}{error}", of_meta),
+            ("its p-value over the dual-encoder", f"{joint['p']:.2g}", of_meta),
+        ]
+    return [
+        ("dev RR@10 of the dual-encoder", f"{100 * dev['dual_encoder']['RR@10']:.1f}", of_meta),
+        ("dev RR@10 of this model", f"{100 * dev['chosen']['RR@10']:.1f}", of_meta),
+        *gains,
+        ("dev questions", f"{dev['queries']:,} of {dev['split']}", of_meta),
+        ("passages ranked for them", passages, of_meta),
     ]
 
 
@@ -203,5 +215,7 @@ def _flat(values: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
 
 def _matters(key: str, settings: TrainSettings) -> bool:
     if settings.layer == "linear":
-        return key in OF_EVERY_LAYER or (key == "passages" and settings.passages is not None)
+        of_joint = (*OF_QUERY_ENCODER, *(f"dual_encoder.{name}" for name in OF_ITS_ENCODER))
+        matters = (*OF_EVERY_LAYER, *(of_joint if settings.is_joint else ()))
+        return key in matters or (key == "passages" and settings.passages is not None)
     return settings.is_joint or not key.startswith("dual_encoder.")

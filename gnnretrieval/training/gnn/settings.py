@@ -21,6 +21,7 @@ OF_JOINT = {"epochs": 5, "learning_rate": 5e-5, "negatives": "all"}  # defaults 
 OF_JOINT_LINEAR = {"epochs": 8, "learning_rate": 5e-5, "batch_size": 64}
 OF_GRAPH_LAYERS = {"evidence": 0.05}  # default of all layers but linear
 OF_QUERY_ENCODER = (*OF_JOINT_LINEAR, "warmup", "gradient_clip", "patience", "dual_encoder")
+OF_ITS_ENCODER = ("encoder_dropout", "token_budget")  # of the same, in dual_encoder
 OF_EVERY_LAYER = ("layer", "mode", "learn_from", "k", "evidence", "precision", "seed")
 OF_LINEAR = (*OF_EVERY_LAYER, "passages")  # what may be set with layer = linear
 
@@ -169,11 +170,10 @@ class TrainSettings(Settings):
                 for name, field in type(self).model_fields.items()
                 if name not in allowed and getattr(self, name) != field.default
             ]
-            of_query_encoder = {"encoder_dropout", "token_budget"}
             others += [
                 name
                 for name, field in JointSettings.model_fields.items()
-                if name not in of_query_encoder and getattr(self.dual_encoder, name) != field.default
+                if name not in OF_ITS_ENCODER and getattr(self.dual_encoder, name) != field.default
             ]
             if others:
                 raise ValueError(f"{', '.join(others)}: not for layer = linear, only for layer = gat")
