@@ -65,6 +65,22 @@ def test_copies_of_a_question_are_hidden_with_it_and_judged_once():
     assert not torch.isin(its.graph.labels[:, 1], torch.tensor([row for (row,) in its.relevant])).any()
 
 
+def test_copies_that_may_not_be_used_are_hidden_too():
+    """The dual-encoder has learned from a copy under another id: it is not asked, and would give the answer away."""
+    graph = copied_graph(2)
+    hidden = torch.arange(80) < 20
+    inside, taught = graph.without(hidden), torch.arange(80) % 2 == 1
+    dev = Judged.of(inside, {}, graph.queries[:20:2].numpy(), [[row] for row in range(10)])
+    folds = cross_validated(inside, dev, (4,), 0, taught)
+    assert sorted(row for fold in folds for (row,) in fold.relevant) == list(range(10, 40))
+    chosen, asked, its = questions_beside(inside, dev, 0, taught)
+    assert (asked % 2).all()
+    assert len(its.relevant) == chosen.sum() / 2
+    for part in (*folds, its):
+        own = torch.tensor([row for (row,) in part.relevant])
+        assert not torch.isin(part.graph.labels[:, 1], own).any()
+
+
 def test_cross_validated_questions_of_another_kind_are_left_out(monkeypatch):
     """Dev questions that the dual-encoder ranks perfectly, beside training questions that it cannot rank."""
     graph = rotated_graph()

@@ -142,12 +142,12 @@ def cross_validated(
         clicked: How the ``n`` queries of the graph count if their labels are clicks; None: all alike.
     """
     rng = np.random.default_rng([seed, 0, 2])
-    usable = _usable(graph, taught)
+    usable, labelled = _usable(graph, taught)
     fold = np.full(len(graph.queries), -1)
     fold[usable] = rng.permutation(len(usable)) % FOLDS
-    first = first_copies(graph.queries.numpy(), usable)
-    fold[usable] = fold[first]  # copies of a question are in its fold: they would give its answer away
-    judged_once = usable[first == usable]
+    first = first_copies(graph.queries.numpy(), labelled)
+    fold[labelled] = fold[first]  # copies of a question are in its fold: they would give its answer away
+    judged_once = usable[first[: len(usable)] == usable]
     relevant = passages_by_query(graph.labels.numpy())
     folds = []
     for number in range(FOLDS):
@@ -193,12 +193,12 @@ def questions_beside(
         The questions; None: the dual-encoder ranks them better or worse than dev's, so that they are of another kind.
     """
     rng = np.random.default_rng([seed, 0, 4])
-    usable = _usable(graph, taught)
+    usable, labelled = _usable(graph, taught)
     chosen = np.zeros(len(graph.queries), dtype=bool)
     chosen[rng.permutation(usable)[: round(BESIDE * len(usable))]] = True
-    first = first_copies(graph.queries.numpy(), usable)
-    chosen[usable] = chosen[first]
-    rows = usable[chosen[usable] & (first == usable)]
+    first = first_copies(graph.queries.numpy(), labelled)
+    chosen[labelled] = chosen[first]
+    rows = usable[chosen[usable] & (first[: len(usable)] == usable)]
     if not len(rows):
         return None
     relevant = passages_by_query(graph.labels.numpy())
@@ -211,17 +211,18 @@ def questions_beside(
     )
     kept = _matched(judged.warm, float(dev.warm.mean()), rng)
     chosen[rows[~kept]] = False  # these are trained on after all
-    chosen[usable] = chosen[first]
+    chosen[labelled] = chosen[first]
     wanted = np.flatnonzero(kept).tolist()
     judged = replace(judged.only(wanted), graph=graph.without(torch.from_numpy(chosen)))
     return Beside(chosen, rows[kept], judged) if _alike(dev, [judged] if wanted else []) else None
 
 
-def _usable(graph: MessageGraph, taught: Tensor) -> NDArray[np.int64]:
-    """Sorted rows of the labelled queries that may be used, by ``taught`` ``(n,)`` bool."""
+def _usable(graph: MessageGraph, taught: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of the labelled queries that may be used, by ``taught`` ``(n,)`` bool; these first, then the others."""
     labelled = np.unique(graph.labels[:, 0].numpy())
-    usable: NDArray[np.int64] = labelled[taught.numpy()[labelled]]
-    return usable
+    may = taught.numpy()[labelled]
+    usable: NDArray[np.int64] = labelled[may]
+    return usable, np.concatenate([usable, labelled[~may]])
 
 
 def _alike(dev: Judged, drawn: Sequence[Judged]) -> bool:
