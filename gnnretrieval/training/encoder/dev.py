@@ -34,7 +34,7 @@ class DevQueries(NamedTuple):
 
 
 def dev_queries(dataset: Dataset, split: str, seed: int) -> DevQueries:
-    """The dev split's queries; without one, the training queries of a tenth of their relevant passages.
+    """The dev split's queries; without one, the training queries of a twelfth of their relevant passages.
 
     Raises:
         GnnRetrievalError: No query is left for dev, or for training.
