@@ -14,7 +14,7 @@ from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
-from gnnretrieval.graph import open_graph
+from gnnretrieval.graph import GraphSettings, build_graph, open_graph
 from gnnretrieval.nn import GNNEncoder
 from gnnretrieval.training import TrainSettings, train_gnn
 from gnnretrieval.training.encoder.encoded import encoded
@@ -23,7 +23,9 @@ from gnnretrieval.training.gnn.candidates import step_of
 from gnnretrieval.training.gnn.dev import DevSet
 from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors
+from gnnretrieval.training.gnn.held_out import held_out_queries
 from gnnretrieval.training.gnn.joint import JointEncoders
+from gnnretrieval.training.gnn.joint_messages import QueryEncoderTraining
 from gnnretrieval.training.gnn.loop import ENCODER, GNNTraining
 
 EXACT = {"precision": "float32"}
@@ -81,6 +83,37 @@ def step_gradient(training: GNNTraining, batch: np.ndarray) -> float:
     step = step_of(batch, training.labels, None, np.array([5, 21]))
     training.model.train()
     return training._joint_gradient(step, batch, store.subgraph(step.candidates, visible))
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("kind", ["both", "queries"])
+def test_what_is_recomputed_at_the_start_is_what_was_encoded(similarity, kind, tiny_dataset, tiny_settings, tmp_path):
+    """Also of an encoder with vectors of length 1 that are compared by the dot product."""
+    dataset = Dataset.open(tiny_dataset)
+    features = encode_dataset(
+        dataset, tiny_settings.model_copy(update={"similarity": similarity}), tmp_path / "features"
+    )
+    store = build_graph(dataset, features, GraphSettings(k=5), tmp_path / "graph")
+    if kind == "queries":
+        settings = TrainSettings.parse({"layer": "linear", "mode": "joint", **EXACT})
+        taught, held_out = np.ones(store.num_queries, dtype=bool), held_out_queries(store, dataset, features, 0)
+        towers = QueryEncoderTraining.of(store, held_out, settings, tmp_path / "made", taught).task.towers
+        towers["query"].module.eval()
+        texts = store.texts().texts_of_queries([*range(store.num_queries)])
+        found = [(encoded(towers["query"], towers["query"].items("query", texts), 4096).numpy(), store.query_features)]
+        texts = store.texts().texts_of_passages([*range(store.num_passages)])
+        items = towers["passage"].items("passage", texts)  # of the encoder that is saved with the model
+        found.append((encoded(towers["passage"], items, 4096).numpy(), store.passage_features))
+    else:
+        training = a_training(store, tmp_path / "run", settings_of())
+        recomputed, dev = training.encoders.recomputed(training.dev, None, training.shown)
+        found = [
+            (recomputed.passage_features, store.passage_features),
+            (recomputed.query_features, store.query_features),
+        ]
+        torch.testing.assert_close(dev.queries, training.dev.queries, atol=2e-3, rtol=0)
+    for recomputed_vectors, stored in found:
+        np.testing.assert_allclose(recomputed_vectors, stored, atol=2e-3)
 
 
 # One step of Algorithm 1, written out.

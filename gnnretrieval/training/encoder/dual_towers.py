@@ -66,7 +66,14 @@ class Start(NamedTuple):
 
 
 def make_towers(
-    start: Start, *, shared: bool, device: torch.device, seed: int, pooling: str = "auto", dropout: float | None = None
+    start: Start,
+    *,
+    shared: bool,
+    device: torch.device,
+    seed: int,
+    pooling: str = "auto",
+    dropout: float | None = None,
+    own_lengths: bool = False,
 ) -> dict[str, TextTower]:
     """Make the towers ``query`` and ``passage``.
 
@@ -77,6 +84,7 @@ def make_towers(
         seed: Seed of weights that the checkpoint lacks: both towers start with the same ones.
         pooling: Pooling of token vectors: ``cls``, ``mean``, or ``auto``: the checkpoint's own.
         dropout: Dropout in training; None: the checkpoint's own.
+        own_lengths: As of :class:`TextTower`; joint training recomputes the vectors that were encoded.
 
     Raises:
         GnnRetrievalError: The two have different widths.
@@ -89,6 +97,7 @@ def make_towers(
     if not settings.sparse:
         common |= {"pooling": pooling, "late_interaction": settings.late_interaction}
         common |= {"token_match": settings.token_match, "passage_vectors": settings.passage_vectors}
+        common["own_lengths"] = own_lengths
         of_passages = {"sentences": settings.sentences}
     else:
         common["own_terms"] = settings.own_terms

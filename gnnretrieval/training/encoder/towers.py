@@ -90,6 +90,8 @@ class TextTower:
         passage_vectors: As there.
         side: ``query`` or ``passage``: which of the checkpoint's prompts to use.
         prompt: Text put before every text; None: the checkpoint's prompt for ``side``, if it has one.
+        own_lengths: Whether vectors that are compared by the dot product keep the length 1 that a checkpoint's last
+            layer gives them, as encoding does; false: lengths are free to learn.
 
     Raises:
         InputError: The checkpoint cannot be loaded or trained, its tokenizer does not fit its weights, or ``pooling``
@@ -111,6 +113,7 @@ class TextTower:
         passage_vectors: int | None = None,
         side: Side = "passage",
         prompt: str | None = None,
+        own_lengths: bool = False,
     ) -> None:
         self.sentences, self.token_match = sentences, token_match
         module = load_sentence_transformer(checkpoint, device, **attention_on(device))
@@ -122,7 +125,7 @@ class TextTower:
         self._late: LateTokenizer | None = None
         if late_interaction is not None:
             self._late = LateTokenizer(self.tokenizer, token_match, passage_vectors)
-        self._pooling(pooling, late_interaction, checkpoint)
+        self._pooling(pooling, late_interaction, checkpoint, own_lengths)
         limit = self.module.max_seq_length
         self.max_tokens: int = limit if limit is not None else self.tokenizer.model_max_length
         self.width: int = transformer.config.hidden_size
@@ -250,7 +253,7 @@ class TextTower:
         self.module.similarity_fn_name = "cosine" if self.similarity.normalize else "dot"
         self.module.save(str(directory), create_model_card=False)
 
-    def _pooling(self, pooling: str, late_interaction: int | None, checkpoint: Checkpoint) -> None:
+    def _pooling(self, pooling: str, late_interaction: int | None, checkpoint: Checkpoint, own_lengths: bool) -> None:
         from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
         first, *others = self.module
@@ -268,10 +271,11 @@ class TextTower:
                 "this checkpoint has layers after its pooling, which vectors of sentences would skip: use another.",
                 checkpoint.directory,
             )
+        normalizes = own_lengths and any(type(module) is Normalize for module in others)
         others = [module for module in others if type(module) is not Normalize]
         if late_interaction is not None:
             others = self._projected(others, late_interaction, checkpoint)
-        if self.similarity.normalize:  # the saved checkpoint then gives the normalised vectors too
+        if self.similarity.normalize or normalizes:  # the saved checkpoint then gives the normalised vectors too
             others.append(Normalize())
         from sentence_transformers import SentenceTransformer
 

@@ -67,6 +67,7 @@ class JointEncoders:
             device=device,
             seed=settings.seed,
             dropout=self.settings.encoder_dropout,
+            own_lengths=True,
         )
         self.weights = MasterWeights(list(self.towers.values()), weights_dtype(settings.precision, device))
         self._texts = store.texts()

@@ -218,7 +218,8 @@ class QueryEncoderTraining(NamedTuple):
         """
         start, place = require_encoder(store), torch.device(device)
         dropout, token_budget = settings.dual_encoder.encoder_dropout, settings.dual_encoder.token_budget
-        towers = make_towers(start, shared=False, device=place, seed=settings.seed, dropout=dropout)
+        how: dict[str, Any] = {"seed": settings.seed, "dropout": dropout, "own_lengths": True}
+        towers = make_towers(start, shared=False, device=place, **how)
         learning = TrainedHead(torch.eye(store.dimension) if head is None else head, HEAD_RATE, place, ranks.count)
         messages = messages._replace(steps=max(messages.steps, 1))  # it has a head
         dev = LabelMeanDev(store, held_out, messages, towers[QUERY], token_budget, learning, beside)
