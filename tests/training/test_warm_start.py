@@ -1,15 +1,22 @@
 """A warm start: the head goes on from where it was, by few steps, and the messages keep their settings."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
 
+from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.features import encode_dataset
+from gnnretrieval.graph import GraphSettings, build_graph
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, message_vectors
+from gnnretrieval.training import TrainSettings
 from gnnretrieval.training.gnn import warm_start
 from gnnretrieval.training.gnn.head import train_heads
-from gnnretrieval.training.gnn.ladder import reciprocal_ranks
+from gnnretrieval.training.gnn.held_out import held_out_queries
+from gnnretrieval.training.gnn.ladder import message_graph, reciprocal_ranks
 from gnnretrieval.training.gnn.messages import TrainedMessages
-from gnnretrieval.training.gnn.warm_start import continue_messages, grew_enough
+from gnnretrieval.training.gnn.warm_start import continue_messages, grew_enough, keep_trained
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +89,30 @@ def test_training_begins_again_when_the_labels_have_grown_enough():
     assert [grew_enough(labels, 100, head, 1.0) for labels in (199, 200)] == [False, True]
     assert [grew_enough(labels, 100, identity, 1.0) for labels in (124, 125)] == [False, True]
     assert grew_enough(1, 0, identity, 1.0)
+
+
+@pytest.fixture(scope="module")
+def no_dev(tiny_dataset, tiny_settings, tmp_path_factory):
+    place = tmp_path_factory.mktemp("no-dev")
+    shutil.copytree(tiny_dataset, place / "data")
+    (place / "data" / "qrels" / "dev.tsv").unlink()
+    dataset = Dataset.open(place / "data")
+    features = encode_dataset(dataset, tiny_settings, place / "features")
+    return build_graph(dataset, features, GraphSettings(k=5), place / "graph"), dataset, features
+
+
+@pytest.mark.parametrize("has_head", [False, True])
+def test_without_a_dev_split_no_question_is_measured_over_a_graph_that_answers_it(has_head, no_dev, tmp_path):
+    store, dataset, features = no_dev
+    eye = Heads.shared(torch.eye(store.dimension)) if has_head else None
+    trained = TrainedMessages(eye, Messages(steps=int(has_head), mean=1.0))
+    settings, how = TrainSettings.parse({"layer": "linear"}), {"replay": 3.0}
+    dev = keep_trained(lambda: trained, store, dataset, features, settings, tmp_path / "model", how=how).meta["dev"]
+    held_out = held_out_queries(store, dataset, features, 0)
+    measured = []
+    for graph in (message_graph(store, held_out.hidden), message_graph(store)):
+        vectors, queries = message_vectors(graph, trained.heads, trained.messages), torch.from_numpy(held_out.queries)
+        measured.append(reciprocal_ranks(vectors, graph.prepare(queries.float()), held_out.relevant).mean())
+    assert dev["chosen"]["RR@10"] == pytest.approx(measured[0])
+    assert measured[0] < measured[1] - 0.1
+    assert ("which the head learned from" in dev["split"]) == has_head

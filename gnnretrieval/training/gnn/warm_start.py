@@ -99,6 +99,9 @@ def keep_trained(
 ) -> GNNEncoderModel:
     """Make a model with layer = linear from parameters that no ladder chose, measured on the dev questions.
 
+    Without a dev split these are training questions. They are not in the graph that they are measured over, but a head
+    has learned from them: the record then says so.
+
     Args:
         trained: Returns the parameters; called only if the model is not there yet.
         store: The graph.
@@ -115,10 +118,11 @@ def keep_trained(
         made = trained()
         made.save(directory / WEIGHTS)
         held_out = held_out_queries(store, dataset, features, settings.seed)
-        graph = message_graph(store)
+        graph = message_graph(store, held_out.hidden)
         judged = Judged.of(graph, {}, held_out.queries, held_out.relevant, held_out.clicked)
         vectors = message_vectors(graph, made.heads, made.messages)
         now, before = judged.measure_vectors(vectors), judged.measure_vectors(graph.passages)
+        known = not held_out.is_split and made.heads is not None
         gains = np.round(now - before, 12)
         labelled = len(np.unique(store.labels[:, 0]))
         p = corrected_ps(gains[None])[0] if gains.any() else 1.0
@@ -126,7 +130,7 @@ def keep_trained(
         meta = of_graph(store, dataset) | {
             "messages": made.messages._asdict(),
             "dev": {
-                "split": held_out.name,
+                "split": f"{held_out.name}, which the head learned from" if known else held_out.name,
                 "queries": len(held_out.relevant),
                 "passages": store.num_passages,
                 "by_clicks": held_out.clicked is not None,
