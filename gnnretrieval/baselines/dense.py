@@ -197,9 +197,16 @@ def measure_dense(
     return values if clicked is None else values * clicked.shares
 
 
-def lowest_mean(values: NDArray[np.float64], parts: NDArray[np.integer]) -> float:
-    """The lowest mean of values ``(q,)`` over the kinds of dev questions ``(q,)``."""
-    return min(float(values[parts == part].mean()) for part in np.unique(parts))
+def lowest_mean(
+    values: NDArray[np.float64], parts: NDArray[np.integer], clicked: ClickedQuestions | None = None
+) -> float:
+    """The lowest mean of values ``(q,)`` over the kinds of dev questions ``(q,)``.
+
+    By clicks, values are multiplied by the questions' shares of the weights, and each kind has its weighted mean.
+    """
+    kinds = np.unique(parts)
+    shares = np.ones(len(values)) if clicked is None or len(kinds) == 1 else clicked.shares
+    return min(float(values[parts == kind].mean() / shares[parts == kind].mean()) for kind in kinds)
 
 
 def choose_dense(
@@ -251,7 +258,7 @@ def choose_dense(
     dev: dict[DenseSetting, float] = {}
     for shared, group in alike.items():
         by_setting = measure_dense(graph, heads.get((shared.steps, shared.sides)), group, features, relevant, clicked)
-        dev |= {setting: lowest_mean(values, parts) for setting, values in zip(group, by_setting, strict=True)}
+        dev |= {setting: lowest_mean(values, parts, clicked) for setting, values in zip(group, by_setting, strict=True)}
     baselines = {}
     for name, choices in wanted.items():
         best = max(choices, key=lambda setting: dev[setting])

@@ -125,6 +125,6 @@ def choose_weight(
     dev: dict[float, float] = {}
     for weight in WEIGHTS:
         (values,) = measure_dense(expanded.mixed(graph, weight), None, [DenseSetting()], features, relevant, clicked)
-        dev[weight] = lowest_mean(values, parts)
+        dev[weight] = lowest_mean(values, parts, clicked)
     best = max(WEIGHTS, key=lambda weight: dev[weight])
     return best, dev[best]

@@ -11,6 +11,7 @@ from gnnretrieval.baselines.dense import (
     DenseBaseline,
     DenseSetting,
     choose_dense,
+    lowest_mean,
     measure_dense,
     prepared,
     score,
@@ -65,6 +66,14 @@ def test_by_clicks_dev_ranks_what_was_shown_and_counts_by_weights():
     clicked = ClickedQuestions(relevant, [[0, 1], None], np.array([3.0, 1.0]))
     values = measure_dense(graph_of(), None, [DenseSetting()], asked, relevant, clicked)
     assert values.tolist() == [[1.5 * 1 / 2, 0.5 * 1 / 2]]
+
+
+def test_by_clicks_each_kind_of_question_has_its_weighted_mean():
+    """The first kind is right in 3 of 4 parts of its weight, the second, with heavy weights, in a half."""
+    clicked = ClickedQuestions([[0]] * 4, [None] * 4, np.array([3.0, 1.0, 10.0, 10.0]))
+    values, parts = clicked.shares * np.array([1.0, 0.0, 1.0, 0.0]), np.array([0, 0, 1, 1])
+    assert lowest_mean(values, parts, clicked) == pytest.approx(0.5)
+    assert lowest_mean(values, np.zeros(4, dtype=int), clicked) == pytest.approx(13 / 24)
 
 
 def test_heads_of_either_side_are_applied_to_that_side():
