@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import Features, encode_dataset
@@ -15,8 +16,11 @@ from gnnretrieval.feedback import SimulationSettings, import_feedback, simulate_
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.training.gnn import held_out
+from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.training.gnn import held_out, messages
+from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import BY_PASSAGE, BY_QUESTION, BY_TOPIC, held_out_queries
+from gnnretrieval.training.gnn.ladder import Climb, message_graph
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.gnn.train import train_gnn
 
@@ -148,6 +152,26 @@ def test_a_query_of_both_train_and_dev_is_kept_out_of_training(
     assert held_out.hidden is not None
     with store.texts() as texts:
         assert [texts.query(int(row)).id for row in np.flatnonzero(held_out.hidden)] == ["train-07"]
+
+
+def test_a_head_does_not_learn_from_a_query_of_both_train_and_dev_after_the_choice_either(
+    tiny_dataset: Path, tiny_settings: EncoderSettings, tmp_path: Path, monkeypatch
+) -> None:
+    place = tmp_path / "data"
+    shutil.copytree(tiny_dataset, place)
+    dev = place / "qrels" / "dev.tsv"
+    dev.write_text(dev.read_text() + "train-07\tp07\t1\ntrain-08\tp08\t1\n")
+    dataset = Dataset.open(place)
+    features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
+    store = build_graph(dataset, features, GraphSettings(k=3), tmp_path / "graph")
+    head = Messages(20, sides="both")
+    monkeypatch.setattr(messages, "climb", lambda measure, **given: Climb(head, 1.0, 0.5, 0.5, 1, 0.001, []))
+    model = train_gnn(store, dataset, features, TrainSettings.parse({"layer": "linear"}), tmp_path / "model")
+    heads = model.load_messages().heads
+    graph = message_graph(store, np.isin(store.texts().query_ids(), ["train-07", "train-08"]))
+    assert heads is not None
+    assert torch.equal(heads.queries, train_heads(graph, 20).queries)
+    assert model.meta["queries"] == {"trained_on": 58, "labelled": 58}
 
 
 def test_a_graph_built_from_the_dev_split_is_refused(

@@ -304,7 +304,8 @@ def train_over(
     messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
     heads = without_dev = tried[messages.head] if messages.steps else None
     dev, before = (float(judged[0].measure(setting).mean()) for setting in (messages, Messages()))
-    if heads is not None and held_out.hidden is not None:  # after the choice, train on the held-out questions too
+    if heads is not None and held_out.hidden is not None and not held_out.is_split:
+        # after the choice, train on the held-out training questions too
         mean, seed = messages.trained_mean, settings.seed
         heads = train_heads(whole, messages.steps, sides=messages.sides, mean=mean, seed=seed, taught=taught)
     trained = TrainedMessages(heads, messages)

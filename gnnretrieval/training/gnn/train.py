@@ -163,6 +163,8 @@ def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks
     if isinstance(training, MessagesTraining) and not plan.held_out.is_split:
         _write_held_out_run(training, plan, directory)
     labelled = np.unique(store.labels[:, 0])
+    if plan.held_out.is_split and plan.held_out.hidden is not None:
+        labelled = labelled[~plan.held_out.hidden[labelled]]
     return _Trained(
         {
             **({} if encoder is None else {JOINT: encoder.model_dump(mode="json")}),
