@@ -13,9 +13,10 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.errors import InputError
-from gnnretrieval.graph import GraphSettings, build_graph
+from gnnretrieval.graph import GraphSettings, build_graph, open_graph
 from gnnretrieval.nn.label_messages import Heads, Messages, mean_nearness, message_vectors
 from gnnretrieval.training import TrainSettings, train_gnn
+from gnnretrieval.training.encoder.encoded import encoded
 from gnnretrieval.training.encoder.inspection import inspection, inspection_lines, open_trained
 from gnnretrieval.training.gnn import joint_messages, messages
 from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
@@ -185,6 +186,26 @@ def test_the_level_of_local_scaling_is_that_of_the_trained_encoder(tiny_graph, t
     level = mean_nearness(message_graph(joint.view(tiny_graph, features)), kept.heads, kept.messages)
     assert kept.messages.level == pytest.approx(level, abs=0.01)
     assert level != pytest.approx(mean_nearness(message_graph(tiny_graph), None, Messages()), abs=0.05)
+
+
+def test_questions_without_a_label_are_encoded_again_where_messages_depend_on_them(
+    tiny_graph, tiny_dataset, tiny_features, tmp_path
+):
+    """What is measured on dev is then what is embedded, where all questions are encoded again."""
+    store = open_graph(tiny_graph.path)
+    store.__dict__["labels"] = store.labels[store.labels[:, 0] < 20]  # the others were added without a label
+    dataset, features = Dataset.open(tiny_dataset), tiny_features
+    held_out, taught = held_out_queries(store, dataset, features, 0), np.ones(60, dtype=bool)
+    texts = store.texts().texts_of_queries([*range(60)])
+    for chosen in (Messages(scaling=0.3), Messages(rounds=1, step_size=0.1), Messages()):
+        made = QueryEncoderTraining.of(store, held_out, TrainSettings.parse(GIVEN), tmp_path / "made", taught, chosen)
+        tower = made.task.towers["query"]
+        made.loop.step(0)
+        tower.module.eval()
+        expected = torch.from_numpy(encoded(tower, tower.items("query", texts), 4096).numpy())
+        queries = made.dev.graph().queries
+        wanted = slice(None) if chosen.rounds or chosen.scaling else torch.from_numpy(np.unique(store.labels[:, 0]))
+        torch.testing.assert_close(queries[wanted], expected[wanted], atol=2e-3, rtol=0)
 
 
 def test_a_dry_run_times_its_steps(tiny_graph, tiny_dataset, tiny_features):

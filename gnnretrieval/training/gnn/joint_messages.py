@@ -119,7 +119,7 @@ class JointMessages(NamedTuple):
 
 
 class LabelMeanDev:
-    """RR@10 on dev by the weight of the label mean, with all questions encoded by the tower in training.
+    """RR@10 on dev by the weight of the label mean, with the graph's questions encoded by the tower in training.
 
     Args:
         store: The graph.
@@ -143,9 +143,11 @@ class LabelMeanDev:
     ) -> None:
         self.store, self.held_out, self.tower, self.token_budget = store, held_out, tower, token_budget
         self.messages, self.head, self.beside = messages, head, beside
-        self.labelled = np.unique(store.labels[:, 0])
+        # rejection and local scaling depend on the questions without a label too
+        with_others = messages.rounds or messages.scaling
+        self._rows = np.arange(store.num_queries) if with_others else np.unique(store.labels[:, 0])
         with store.texts() as texts:
-            self._items = tower.items(QUERY, texts.texts_of_queries(self.labelled.tolist()))
+            self._items = tower.items(QUERY, texts.texts_of_queries(self._rows.tolist()))
         self._dev_items = tower.items(QUERY, held_out.texts)
 
     def values(self) -> dict[float, NDArray[np.float64]]:
@@ -164,10 +166,10 @@ class LabelMeanDev:
         }
 
     def graph(self) -> MessageGraph:
-        """The graph without the dev questions, with its labelled questions encoded by the tower."""
+        """The graph without the dev questions, with the questions that the messages depend on encoded by the tower."""
         self.tower.module.eval()
         queries = np.array(self.store.query_features)
-        queries[self.labelled] = self._encoded(self._items)
+        queries[self._rows] = self._encoded(self._items)
         view = self.store.with_features(self.store.passage_features, queries)
         return message_graph(view, self.held_out.hidden)
 
