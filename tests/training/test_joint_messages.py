@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,9 +23,10 @@ from gnnretrieval.training.gnn import joint_messages, messages
 from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.held_out import held_out_queries
-from gnnretrieval.training.gnn.joint_messages import QueryEncoderTraining
+from gnnretrieval.training.gnn.joint_messages import JointMessages, QueryEncoderTraining
 from gnnretrieval.training.gnn.judged import Judged, questions_beside
 from gnnretrieval.training.gnn.ladder import MEANS, climb, message_graph, reciprocal_ranks
+from gnnretrieval.training.gnn.messages import TrainedMessages
 
 GIVEN = {
     "layer": "linear",
@@ -97,6 +99,14 @@ def test_the_card_says_what_training_the_query_encoder_gained_and_how_it_was_tra
     assert "| learning_rate | 0.001 |" in card
     assert "| dual_encoder.token_budget | 4096 |" in card
     assert "encoder_learning_rate" not in card
+
+
+@pytest.mark.parametrize(("chosen", "words"), [(Messages(20), ""), (Messages(20, mean=0.3), ", label mean 0.3")])
+def test_what_is_kept_names_the_messages_beside_the_query_encoder(chosen, words):
+    figures = {"epoch": 1, "dev": 0.9, "gain": 0.5, "error": 0.1, "harms": False, "p": 0.01, "tried": 9, "beside": 0}
+    ladder = SimpleNamespace(is_significant=True)
+    kept = JointMessages(ladder=ladder, trained=TrainedMessages(None, chosen), **figures).kept
+    assert kept == f"query encoder and head trained jointly{words}"
 
 
 def test_an_inspection_shows_the_epochs_and_what_was_gained_over_the_frozen_encoder(model):

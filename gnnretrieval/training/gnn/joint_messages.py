@@ -94,8 +94,8 @@ class JointMessages(NamedTuple):
         """What is kept, in words."""
         if not self.better:
             return self.ladder.kept
-        others = self.trained.messages._replace(steps=0, trained_mean=0.0)
-        return ", ".join(["query encoder and head trained jointly", *([in_words(others)] if any(others) else [])])
+        others = self.trained.messages._replace(steps=0, trained_mean=0.0, level=0.0)
+        return "query encoder and head trained jointly" + (f", {in_words(others)}" if others != Messages() else "")
 
     def described(self) -> dict[str, Any]:
         """The entry ``dev`` of a model's metadata."""
