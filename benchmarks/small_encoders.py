@@ -96,8 +96,10 @@ def recipe_of(name: str, seed: int, place: Path) -> Path:
     """The recipe, with a seed and the shorter training, as a file."""
     text = (METHODS / f"{name}.toml").read_text("utf-8")
     text = re.sub(r"(?s)(\[small\.encoder\].*?max_tokens = )\d+", rf"\g<1>{QUICK_TOKENS}", text)
-    train = {"dev_queries": 80, "dev_passages": 200} | ({"without_answer": '"overlap"'} if name == "dcsr" else {})
-    seeded = {"train": train, "pre_train": {}, "cross_encoder": JUDGE}
+    train: dict[str, Any] = {"dev_queries": 80, "dev_passages": 200}
+    if name == "dcsr":
+        train["without_answer"] = '"overlap"'
+    seeded: dict[str, dict[str, Any]] = {"train": train, "pre_train": {}, "cross_encoder": JUDGE}
     for section, values in seeded.items():
         head, title, rest = text.partition(f"[small.{section}]\n")
         if title:
