@@ -232,9 +232,12 @@ def test_its_defaults_and_what_it_refuses():
     assert (settings.epochs, settings.batch_size, settings.learning_rate) == (8, 64, 5e-5)
     assert TrainSettings.parse({"mode": "joint"}).layer == "gat"
     slow = {"dual_encoder": {"encoder_learning_rate": 1e-3}}
-    for name, wrong in (("mask_ratio", {"mask_ratio": 0.5}), ("encoder_learning_rate", slow)):
-        with pytest.raises(InputError, match=f"{name}: not for layer = linear"):
+    heads = {"encoder": {"heads": 3}}
+    for name, wrong in (("mask_ratio", {"mask_ratio": 0.5}), ("encoder_learning_rate", slow), ("heads", heads)):
+        with pytest.raises(InputError, match=f": {name}: not for layer = linear. Leave this out, or"):
             TrainSettings.parse({"layer": "linear", "mode": "joint", **wrong})
+    with pytest.raises(InputError, match="need mode = joint"):
+        TrainSettings.parse({"layer": "linear", "dual_encoder": {"encoder_dropout": 0.1}})
 
 
 def test_training_questions_with_copies_are_judged_each_by_its_own_passages(tiny_dataset, tiny_settings, tmp_path):

@@ -168,15 +168,15 @@ class TrainSettings(Settings):
             others = [
                 name
                 for name, field in type(self).model_fields.items()
-                if name not in allowed and getattr(self, name) != field.default
+                if name not in {*allowed, "encoder", "dual_encoder"} and getattr(self, name) != field.default
             ]
-            others += [
-                name
-                for name, field in JointSettings.model_fields.items()
-                if name not in OF_ITS_ENCODER and getattr(self.dual_encoder, name) != field.default
-            ]
+            others += _changed(self.encoder)
+            if self.is_joint:
+                others += [name for name in _changed(self.dual_encoder) if name not in OF_ITS_ENCODER]
             if others:
-                raise ValueError(f"{', '.join(others)}: not for layer = linear, only for layer = gat")
+                raise ValueError(
+                    f"{', '.join(others)}: not for layer = linear. Leave this out, or give another layer, such as gat"
+                )
         if self.layer in WITHOUT_ATTENTION and (self.encoder.heads != 1 or self.encoder.dropout):
             name = "heads" if self.encoder.heads != 1 else "dropout"
             raise ValueError(f"{name}: layer = {self.layer} has no attention, and would not use it: leave it out")
@@ -192,6 +192,11 @@ class TrainSettings(Settings):
     def is_joint(self) -> bool:
         """Whether the dual-encoder learns too."""
         return self.mode == "joint"
+
+
+def _changed(group: Settings) -> list[str]:
+    """Names of the settings that are not the default."""
+    return [name for name, field in type(group).model_fields.items() if getattr(group, name) != field.default]
 
 
 def as_before(config: dict[str, Any]) -> dict[str, Any]:
