@@ -197,6 +197,9 @@ class Recipe(Settings):
                 raise ValueError(f"[ranking] {name} has no effect without {needed}")
         if self.vectors is not None and "encoder" in self.model_fields_set:
             raise ValueError("[vectors] replaces [encoder]: give one of them")
+        for settings in filter(None, (self.train, self.joint)):
+            if settings.unused:
+                raise ValueError(settings.unused)
         if self.joint is not None:
             if not self.joint.is_joint or self.train.is_joint:
                 raise ValueError("[joint] continues [train]: the mode of [train] must be frozen, and of [joint] joint")

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from gnnretrieval.cli.settings_options import settings_from
 from gnnretrieval.data import Dataset
-from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph import store as store_module
 from gnnretrieval.graph import subgraph as subgraph_module
 from gnnretrieval.graph.build import build_graph
@@ -18,6 +18,7 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Candidate, Example, Examples, write_examples
 from gnnretrieval.nn import GNNEncoder
 from gnnretrieval.nn.graph_layers import GRAPH_LAYERS
+from gnnretrieval.recipes.recipe import Recipe
 from gnnretrieval.training import TrainSettings, train_gnn
 from gnnretrieval.training.gnn import loop as gnn
 from gnnretrieval.training.gnn.dev import DevSet
@@ -385,11 +386,15 @@ def test_every_layer_trains_is_kept_and_embeds(layer, tiny_graph, tiny_dataset, 
     assert np.isfinite(embedded.passages).all()
 
 
-@pytest.mark.parametrize("layer", ["sage", "mean", "lightgcn"])
-@pytest.mark.parametrize("given", [{"heads": 2}, {"dropout": 0.1}])
-def test_a_layer_without_attention_refuses_its_settings(layer, given):
-    with pytest.raises(GnnRetrievalError, match=f"{next(iter(given))}: layer = {layer} has no attention"):
-        TrainSettings.parse({"layer": layer, "encoder": given})
+@pytest.mark.parametrize("given", [{"heads": 4}, {"dropout": 0.5}])
+def test_a_layer_without_attention_refuses_settings_of_attention(
+    given, tiny_graph, tiny_dataset, tiny_features, tmp_path
+):
+    settings = TrainSettings.parse({**SHORT, "layer": "sage", "encoder": given})
+    with pytest.raises(GnnRetrievalError, match="layer = sage has no attention"):
+        train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings, tmp_path / "model")
+    with pytest.raises(InputError, match="layer = sage has no attention"):
+        Recipe.parse({"name": "tiny", "train": settings.model_dump()})
 
 
 @pytest.mark.parametrize(

@@ -177,9 +177,6 @@ class TrainSettings(Settings):
                 raise ValueError(
                     f"{', '.join(others)}: not for layer = linear. Leave this out, or give another layer, such as gat"
                 )
-        if self.layer in WITHOUT_ATTENTION and (self.encoder.heads != 1 or self.encoder.dropout):
-            name = "heads" if self.encoder.heads != 1 else "dropout"
-            raise ValueError(f"{name}: layer = {self.layer} has no attention, and would not use it: leave it out")
         if self.passages is not None and (self.layer != "linear" or self.is_joint):
             raise ValueError("passages: only for layer = linear with mode = frozen")
         if self.is_joint and self.candidates == "corpus":
@@ -192,6 +189,14 @@ class TrainSettings(Settings):
     def is_joint(self) -> bool:
         """Whether the dual-encoder learns too."""
         return self.mode == "joint"
+
+    @property
+    def unused(self) -> str | None:
+        """What the layer does not use of its settings, and what to do. Models from before this check have such ones."""
+        if self.layer in WITHOUT_ATTENTION and (self.encoder.heads > 1 or self.encoder.dropout):
+            no_use = "has no attention, and no use for heads and dropout"
+            return f"layer = {self.layer} {no_use}: leave them out, or give layer = gat"
+        return None
 
 
 def _changed(group: Settings) -> list[str]:

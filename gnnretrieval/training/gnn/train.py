@@ -262,6 +262,8 @@ def _require_fits(
             f"{store.path}: built from other features than {features.path}. "
             "Give the features it was built from, or build the graph again."
         )
+    if unused := settings.unused:
+        raise GnnRetrievalError(f"{unused}.")
     if store.dimension % settings.encoder.heads:
         raise GnnRetrievalError(
             f"{settings.encoder.heads} heads cannot share the {store.dimension} dimensions of {store.path} equally: "
