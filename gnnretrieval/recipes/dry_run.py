@@ -14,6 +14,7 @@ from gnnretrieval.encoders.checkpoint import directory_on_disk
 from gnnretrieval.encoders.trained import JOINT
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
+from gnnretrieval.recipes.changed_stages import changed_stages
 from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
 from gnnretrieval.recipes.plan import PlannedDownload, PlannedMemory, PlannedSizes, PlannedStage, RunPlan
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, SizeSettings, read_recipe
@@ -27,7 +28,8 @@ def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path
     """What :func:`gnnretrieval.recipes.run.run_recipe` would do with these arguments.
 
     Counts come from the dataset where it exists, otherwise from the recipe's ``[size]``. Sizes of finished stages are
-    bytes on disk; the others are estimates from the shapes of the arrays.
+    bytes on disk; the others are estimates from the shapes of the arrays. A finished stage counts as not made if its
+    settings or inputs changed.
 
     Raises:
         InputError: the recipe has an error, or there is neither a dataset nor ``[size]``.
@@ -35,17 +37,21 @@ def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path
     path = Path(path)
     recipe = read_recipe(path)
     directory = Path(out) if out is not None else path.parent / recipe.name
-    place = _dataset_place(recipe, path, data, directory)
+    place = there = _dataset_place(recipe, path, data, directory)
     with TemporaryDirectory() as temporary:
         summaries = DOCSTRINGS.get(recipe.data.source or "")
         if place is None and data is None and recipe.size is None and summaries is not None:
             place = make_docstring_corpus(Path(temporary) / "dataset", summaries).path
         sizes = _sizes(recipe, place, path, directory)
-    stages = [
-        PlannedStage(name=name, path=str(directory / folder), made=made, bytes=written, work=work)
-        for name, folder, work in _stages(recipe, sizes, place, directory)
-        for made, written in [_on_disk(directory / folder) or (False, stage_bytes(recipe, sizes, folder))]
-    ]
+    planned = _stages(recipe, sizes, place, directory)
+    metas = {folder: meta for _, folder, _ in planned if folder != "dataset" and (meta := _meta(directory / folder))}
+    changed = changed_stages(recipe, metas, None if there is None or not metas else _dataset(recipe, there))
+    stages = []
+    for name, folder, work in planned:
+        on_disk = None if folder in changed else _on_disk(directory / folder)
+        made, written = on_disk or (False, stage_bytes(recipe, sizes, folder))
+        work = f"made again, as settings or inputs changed: {work}" if folder in changed else work
+        stages.append(PlannedStage(name=name, path=str(directory / folder), made=made, bytes=written, work=work))
     missing = [stage.bytes for stage in stages if not stage.made]
     known = [count for count in missing if count is not None]
     return RunPlan(
@@ -77,10 +83,14 @@ def _dataset_place(recipe: Recipe, path: Path, data: str | Path | None, director
     return None
 
 
+def _dataset(recipe: Recipe, place: Path) -> Dataset:
+    return Dataset.open(place, recipe.data.qrels, recipe.data.where)
+
+
 def _sizes(recipe: Recipe, place: Path | None, path: Path, directory: Path) -> Sizes:
     widths = (_dimension(recipe, directory), _edge_dimension(recipe, directory))
     if place is not None:
-        dataset = Dataset.open(place, recipe.data.qrels, recipe.data.where)
+        dataset = _dataset(recipe, place)
         return Sizes(
             passages=len(dataset.passage_ids),
             queries=len(dataset.query_ids),

@@ -1,11 +1,13 @@
 """What a run would make, before it makes anything."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from conftest import write_checkpoint
 
 from gnnretrieval.cli import cli
 from gnnretrieval.errors import InputError
@@ -85,8 +87,35 @@ def test_sizes_are_those_of_the_arrays_that_are_made(tiny_dataset, tiny_features
         assert stage_bytes(recipe, sizes, folder) == sum(arrays)
 
 
-def test_what_is_made_is_measured_and_counts_come_from_the_dataset(tiny_dataset, tiny_features, tmp_path):
-    (tmp_path / "tiny.toml").write_text(f'name = "tiny"\n[data]\nsource = "{tiny_dataset}"\n')
+def test_a_stage_whose_settings_or_inputs_changed_is_not_made(tiny_run, tiny_dataset, tmp_path):
+    def made(old: str = "", new: str = "", data: Path | None = None) -> list[str]:
+        (tmp_path / "tiny.toml").write_text(text.replace(old, new))
+        stages = dry_run(tmp_path / "tiny.toml", data=data, out=tiny_run).stages
+        assert all(stage.made != stage.work.startswith("made again, as settings") for stage in stages[:-1])
+        return [Path(stage.path).name for stage in stages if stage.made and stage.name != "comparison"]
+
+    text = tiny_run.with_suffix(".toml").read_text()
+    everything = made()
+    assert everything[:3] == ["features", "graph", "model"]
+    assert made("epochs = 30", "epochs = 31") == ["features", "graph", "index-dual-encoder"]
+    assert made("k = 5", "k = 6") == ["features", "index-dual-encoder"]
+    assert made('"float32"', '"bfloat16"') == []
+    assert made("[graph]", "[compare]\ndepth = 7\n[graph]") == everything[: everything.index("rankings")]
+    other = tmp_path / "other"
+    shutil.copytree(tiny_dataset, other)
+    assert made(data=other) == everything
+    with (other / "qrels" / "train.tsv").open("a") as file:
+        file.write("train-05\tp31\t1\n")
+    assert made(data=other) == ["features", "index-dual-encoder"]
+    write_checkpoint(tmp_path / "checkpoint", seed=5)
+    assert made('checkpoint = "', f'checkpoint = "{tmp_path / "checkpoint"}" # "') == []
+
+
+def test_what_is_made_is_measured_and_counts_come_from_the_dataset(
+    tiny_dataset, tiny_features, tiny_checkpoint, tmp_path
+):
+    encoder = f'[encoder]\ncheckpoint = "{tiny_checkpoint}"\nprecision = "float32"\n'
+    (tmp_path / "tiny.toml").write_text(f'name = "tiny"\n[data]\nsource = "{tiny_dataset}"\n{encoder}')
     (tmp_path / "tiny").mkdir()
     (tmp_path / "tiny" / "features").symlink_to(tiny_features.path)
     found = dry_run(tmp_path / "tiny.toml")
