@@ -190,3 +190,14 @@ def test_layers_after_the_pooling_train_in_float32_beside_a_bfloat16_transformer
     assert all(parameter.grad is not None for parameter in weights.parameters[-2:])
     with pytest.raises(InputError, match="layers after its pooling, which vectors of sentences would skip"):
         tower(tmp_path / "dense", COSINE, sentences="mean")
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "query_max_tokens"])
+@pytest.mark.parametrize(("width", "least"), [(None, 3), (8, 4)])
+def test_a_maximum_length_without_room_for_a_text_is_refused_before_training(
+    name, width, least, tiny_dataset, tiny_checkpoint, tmp_path
+):
+    encoder = EncoderSettings(checkpoint=str(tiny_checkpoint), late_interaction=width, **{name: least - 1})
+    settings = DualEncoderTrainSettings(epochs=1, hard_negatives=0)
+    with pytest.raises(InputError, match=f" {name} is {least - 1}: give at least {least}, for a token of the text"):
+        train_dual_encoder(Dataset.open(tiny_dataset), [], encoder, settings, tmp_path / "encoder")

@@ -12,6 +12,7 @@ import torch
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.late_tokens import QUERY_TOKENS
 from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
+from gnnretrieval.encoders.loading import check_room
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity, similarity_of
 from gnnretrieval.encoders.trained import PASSAGE, QUERY, trained_settings
@@ -87,7 +88,7 @@ def make_towers(
         own_lengths: As of :class:`TextTower`; joint training recomputes the vectors that were encoded.
 
     Raises:
-        GnnRetrievalError: The two have different widths.
+        GnnRetrievalError: The two have different widths, or a maximum length leaves no room for a token of the text.
     """
     torch.manual_seed(seed)
     settings = start.settings
@@ -110,6 +111,9 @@ def make_towers(
         **of_passages,
         **common,
     )
+    markers = int(settings.late_interaction is not None)
+    check_room(passage.max_tokens, passage.tokenizer, start.passage, markers=markers)
+    check_room(settings.query_max_tokens, passage.tokenizer, start.query, "query_max_tokens", markers)
     most = settings.query_max_tokens or (settings.max_tokens if settings.late_interaction is None else QUERY_TOKENS)
     if shared:
         return {QUERY: passage.for_queries(settings.query_prompt, most or passage.max_tokens), PASSAGE: passage}
