@@ -68,7 +68,8 @@ class UMAP:
         module = extra("umap", "umap", "--method umap", "or leave it out: the map is by PCA then")
         if len(vectors) <= 2 * _NEIGHBORS:
             raise InputError(
-                f"UMAP wants more than {_NEIGHBORS} passages. Leave out the method (--method): PCA takes any number."
+                f"UMAP wants more than {_NEIGHBORS} passages, and was given {len(vectors) // 2}. Give a larger sample "
+                "(--sample), or leave out the method (--method): PCA takes any number."
             )
         self._umap: Any = module.UMAP(n_neighbors=_NEIGHBORS, random_state=seed, n_jobs=1)
         self._umap.fit(vectors)

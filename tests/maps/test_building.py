@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -92,6 +93,12 @@ def test_umap_is_an_extra(embeddings, tmp_path, monkeypatch):
     with pytest.raises(GnnRetrievalError, match=r"--method umap wants umap: pip install 'gnnretrieval\[umap\]'"):
         build_map(embeddings, tmp_path / "map", MapSettings(method="umap"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_umap_over_a_small_sample_says_how_many_it_was_given(half_moved, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "umap", ModuleType("umap"))  # never asked for more
+    with pytest.raises(InputError, match=r"more than 15 passages, and was given 10. Give a larger sample \(--sample\)"):
+        build_map(half_moved, tmp_path / "map", MapSettings(method="umap", sample=10))
 
 
 def test_umap_keeps_what_did_not_move(half_moved, tmp_path):
