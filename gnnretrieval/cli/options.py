@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from gnnretrieval.errors import InputError
+
 if TYPE_CHECKING:
     from gnnretrieval.graph.store import Graph
     from gnnretrieval.index.explain import Explainer
@@ -60,16 +62,14 @@ def _with_name(path: Path) -> Path:
 
 
 def _device(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    import torch
+    from gnnretrieval.platform.devices import as_device  # loads torch
 
     if not re.fullmatch(r"cpu|cuda(:\d+)?", value):
         raise click.BadParameter(f"{value!r} cannot be used: give cpu, cuda or cuda:NUMBER.")
     try:
-        device = torch.device(value)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise click.BadParameter(f"{value!r} cannot be used: {reason}. Without it, the CPU is used.") from None
+        as_device(value)
+    except InputError as error:
+        raise click.BadParameter(str(error)) from None
     return value
 
 

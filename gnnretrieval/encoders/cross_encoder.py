@@ -26,6 +26,7 @@ from gnnretrieval.encoders.pair_tokens import PairTokenizer
 from gnnretrieval.encoders.parallel_batches import map_batches
 from gnnretrieval.encoders.settings import CrossEncoderSettings
 from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.platform.devices import as_device
 
 
 class PairFeatures(NamedTuple):
@@ -54,7 +55,7 @@ class CrossEncoder:
 
     def __init__(self, settings: CrossEncoderSettings, device: str | torch.device = "cpu") -> None:
         self.settings = settings
-        self.device = torch.device(device)
+        self.device = as_device(device)
         self.checkpoint = find_checkpoint(settings.checkpoint)
         directory = self.checkpoint.directory
         model, report = load_classifier(self.checkpoint)

@@ -32,6 +32,7 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import similarity_of
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.platform.devices import as_device
 
 
 class DualEncoder:
@@ -54,7 +55,7 @@ class DualEncoder:
                 f"{settings.checkpoint}: this encoder makes weights of terms (SPLADE), and a vector per text is needed "
                 "here. It ranks by itself: gnnretrieval encoder encode, then search --sparse."
             )
-        self.device = torch.device(device)
+        self.device = as_device(device)
         self.dtype = weights_dtype(settings.precision, self.device)
         self.passage_checkpoint = find_checkpoint(settings.checkpoint)
         self.query_checkpoint = (

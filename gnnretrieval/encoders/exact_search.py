@@ -20,6 +20,7 @@ from torch import Tensor
 from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.storage.arrays import blocks, release, save_array
 from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.durable import sync_tree
@@ -72,7 +73,7 @@ def exact_top_k(
     n, m = len(queries), len(passages)
     if not 0 < k <= m:
         raise GnnRetrievalError(f"k is {k}, and there are {m} passages: give a k from 1 to {m}.")
-    device = torch.device(device)
+    device = as_device(device)
     rows, scores = np.empty((n, k), dtype=np.int64), np.empty((n, k), dtype=np.float32)
     unsettled = np.arange(n)
     levels = [(torch.float32, min(m, k + 8)), (torch.float32, min(m, 4 * k + 64))]

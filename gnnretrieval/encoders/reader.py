@@ -32,6 +32,7 @@ from gnnretrieval.encoders.reader_tokens import ReaderTokenizer, Window
 from gnnretrieval.encoders.settings import ReaderSettings
 from gnnretrieval.encoders.trained import MODEL, READER
 from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.storage.artifacts import kind_of, open_artifact, with_article
 
 UNTRAINED_TOKENS = 256  # max_tokens of a reader that was not trained here
@@ -99,7 +100,7 @@ class Reader:
 
     def __init__(self, settings: ReaderSettings, device: str | torch.device = "cpu") -> None:
         name, trained_tokens = _weights_of(settings.reader)
-        self.settings, self.device = settings, torch.device(device)
+        self.settings, self.device = settings, as_device(device)
         self.checkpoint = find_checkpoint(name)
         model, report = load_reader(self.checkpoint)
         if report["missing_keys"]:

@@ -32,6 +32,7 @@ from gnnretrieval.encoders.prompts import Side, own_prompt
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
 from gnnretrieval.errors import InputError
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.platform.threads import one_thread
 
 
@@ -73,7 +74,7 @@ class SparseEncoder:
 
     def __init__(self, settings: EncoderSettings, device: str | torch.device = "cpu") -> None:
         self.settings = settings = trained_settings(settings)
-        self.device = torch.device(device)
+        self.device = as_device(device)
         self.dtype = weights_dtype(settings.precision, self.device)
         passage = find_checkpoint(settings.checkpoint)
         query = find_checkpoint(settings.query_checkpoint) if settings.query_checkpoint else passage

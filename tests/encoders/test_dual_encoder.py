@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders import DualEncoder, EncoderSettings
 from gnnretrieval.encoders.batching import batches_by_tokens
+from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.encoders.token_counts import EncoderTokens
 from gnnretrieval.errors import GnnRetrievalError, InputError
 
@@ -327,3 +328,14 @@ def test_settings_of_modules_that_cannot_be_are_a_sentence(file, entry, value, t
     (directory / file / "config.json").write_text(json.dumps({**config, entry: value}))
     with pytest.raises(InputError, match="this checkpoint cannot be loaded"):
         DualEncoder(EncoderSettings(checkpoint=str(directory)))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("device", ["cuda", "gpu"])
+def test_a_device_that_is_not_here_is_no_damage_of_the_checkpoint(tiny_dataset, tiny_settings, device, tmp_path):
+    for encode in (
+        lambda: DualEncoder(tiny_settings, device),
+        lambda: encode_dataset(Dataset.open(tiny_dataset), tiny_settings, tmp_path / "features", device=device),
+    ):
+        with pytest.raises(InputError, match=f"^device '{device}' cannot be used: "):
+            encode()

@@ -422,3 +422,14 @@ def test_another_layer_or_another_constant_in_the_gates_place_is_no_start(
 def test_the_option_precision_is_that_of_training(mode):
     given = settings_from(TrainSettings, {"layer": "gat", "mode": mode, "precision": "float32"})
     assert TrainSettings.parse(given).precision == "float32"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("layer", ["linear", "gat"])
+@pytest.mark.parametrize("device", ["cuda", "gpu"])
+def test_a_device_that_is_not_here_is_refused_in_a_sentence(
+    layer, device, tiny_graph, tiny_dataset, tiny_features, tmp_path
+):
+    settings = TrainSettings.parse({"layer": layer})
+    with pytest.raises(InputError, match=f"^device '{device}' cannot be used: "):
+        train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings, tmp_path / "model", device=device)

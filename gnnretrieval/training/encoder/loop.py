@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnretrieval.encoders.loading import weights_dtype
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.artifacts import whole_file
 from gnnretrieval.storage.durable import sync_tree
@@ -189,7 +190,7 @@ class _WithPrecision(Protocol):
 
 def with_precision(settings: _WithPrecision, device: str) -> dict[str, Any]:
     """The settings as JSON values, with the precision of this device in place of ``auto``."""
-    reduced = weights_dtype(settings.precision, torch.device(device)) == torch.bfloat16
+    reduced = weights_dtype(settings.precision, as_device(device)) == torch.bfloat16
     return {**settings.model_dump(mode="json"), "precision": "bfloat16" if reduced else "float32"}
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.trained import CROSS_ENCODER, MODEL
 from gnnretrieval.mining.examples import Examples
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.training.encoder.artifact import train_into
@@ -63,7 +63,7 @@ def train_cross_encoder(
     start = find_checkpoint(checkpoint)
 
     def train(directory: Path) -> dict[str, Any]:
-        tower = PairTower(start, torch.device(device), settings.max_tokens, settings.dropout)
+        tower = PairTower(start, as_device(device), settings.max_tokens, settings.dropout)
         if settings.calibrate:
             apply_calibration(tower.module, IDENTITY)  # fails before training if the head cannot be calibrated
         train_part, dev_part = list(examples.examples()), list(dev.examples())
@@ -76,7 +76,7 @@ def train_cross_encoder(
         held_out = {example.query for example in dev_part}
         task = CrossEncoderTask([e for e in train_part if e.query not in held_out], dev_part, texts, tower, settings)
         say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps per epoch")
-        best = EncoderLoop({PAIR: tower}, task, settings, directory, torch.device(device), ranks).run()
+        best = EncoderLoop({PAIR: tower}, task, settings, directory, as_device(device), ranks).run()
         if not ranks.first:
             return {}
         calibration = _calibrate(task, tower) if settings.calibrate else None

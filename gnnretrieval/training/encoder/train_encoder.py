@@ -19,6 +19,7 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY, RE_RANKER
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.mining.examples import Example, Examples
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.progress import say
 from gnnretrieval.storage.arrays import load_array
 from gnnretrieval.storage.artifacts import Artifact
@@ -89,7 +90,7 @@ def train_dual_encoder(
         start.require_shared()
 
     def train(directory: Path) -> dict[str, Any]:
-        return _train(dataset, examples, start, judge, settings, directory, labels, split, torch.device(device), ranks)
+        return _train(dataset, examples, start, judge, settings, directory, labels, split, as_device(device), ranks)
 
     inputs = {"dataset": dataset.hash, "passage encoder": start.passage.hash, "query encoder": start.query.hash}
     inputs |= {f"examples {number}": part.hash for number, part in enumerate(examples, 1)}

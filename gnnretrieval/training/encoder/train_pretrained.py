@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.learned_from import write_learned_from
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import ENCODER, PASSAGE
 from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.training.encoder.artifact import train_into
@@ -53,7 +53,7 @@ def pretrain(
     start = Start.of(encoder)
 
     def train(directory: Path) -> dict[str, Any]:
-        tower = PretrainTower(start.passage, torch.device(device), settings)
+        tower = PretrainTower(start.passage, as_device(device), settings)
         texts = [passage.full_text for passage in dataset.passages()]
         if len(texts) < 2:
             raise GnnRetrievalError(f"{dataset.path}: pre-training needs at least two passages.")
@@ -62,7 +62,7 @@ def pretrain(
         dev, rest = ([texts[row] for row in part] for part in (order[:held_out], order[held_out:]))
         task = PretrainTask(rest, dev, tower, settings)
         say(f"training on {len(rest):,} passages, {task.steps_per_epoch:,} steps per epoch")
-        best = EncoderLoop({TEXT: tower}, task, settings, directory, torch.device(device), ranks).run()
+        best = EncoderLoop({TEXT: tower}, task, settings, directory, as_device(device), ranks).run()
         if not ranks.first:
             return {}
         say(f"kept epoch {best['epoch']}: {100 * best['dev']['predicted']:.1f} % of masked tokens are predicted")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.trained import MODEL, READER
 from gnnretrieval.mining.examples import Examples
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.training.encoder.artifact import train_into
@@ -55,14 +54,14 @@ def train_reader(
     start = find_checkpoint(checkpoint)
 
     def train(directory: Path) -> dict[str, Any]:
-        tower = ReaderTower(start, torch.device(device), settings.max_tokens, settings.dropout)
+        tower = ReaderTower(start, as_device(device), settings.max_tokens, settings.dropout)
         train_part, dev_part = list(examples.examples()), list(dev.examples())
         texts = reader_texts(dataset, [*train_part, *dev_part])
         held_out = {example.query for example in dev_part}
         task = ReaderTask([e for e in train_part if e.query not in held_out], dev_part, texts, tower, settings)
         left_out = f" ({task.without_answer:,} have no answer in a relevant passage)" if task.without_answer else ""
         say(f"training on {len(task.examples):,} queries{left_out}, {task.steps_per_epoch:,} steps per epoch")
-        best = EncoderLoop({READING: tower}, task, settings, directory, torch.device(device), ranks).run()
+        best = EncoderLoop({READING: tower}, task, settings, directory, as_device(device), ranks).run()
         if not ranks.first:
             return {}
         measures = ", ".join(f"{name} {100 * value:.1f}" for name, value in best["dev"].items())

@@ -11,6 +11,7 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
 from gnnretrieval.nn.neighbors import Neighbors
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.storage.arrays import blocks, gather_rows
 
 _QUERIES = 8192  # queries per block
@@ -26,7 +27,7 @@ class GraphTensors:
 
     def __init__(self, store: Graph, device: str | torch.device = "cpu") -> None:
         self.store = store
-        self.device = torch.device(device)
+        self.device = as_device(device)
 
     def batch(self, passages: Rows, visible: NDArray[np.bool_] | None = None) -> GraphBatch:
         """Tensors of ``passages`` and their two-hop neighbourhood over the ``visible`` queries (None: all)."""

@@ -23,6 +23,7 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.progress import say
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers, save_towers
 from gnnretrieval.training.encoder.encoded import encoded
@@ -218,7 +219,7 @@ class QueryEncoderTraining(NamedTuple):
 
         ``head`` is where the head starts, None: at the identity; ``messages.steps`` counts its steps.
         """
-        start, place = require_encoder(store), torch.device(device)
+        start, place = require_encoder(store), as_device(device)
         dropout, token_budget = settings.dual_encoder.encoder_dropout, settings.dual_encoder.token_budget
         how: dict[str, Any] = {"seed": settings.seed, "dropout": dropout, "own_lengths": True}
         towers = make_towers(start, shared=False, device=place, **how)

@@ -18,6 +18,7 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.losses import contrastive_loss, listwise_distillation_loss
 from gnnretrieval.nn.gnn_encoder import GNNEncoder, GraphBatch
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.platform.memory import require_memory
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.places import scratch
@@ -70,7 +71,7 @@ class GNNTraining:
     ) -> None:
         self.store, self.dev, self.settings, self.encoders, self.ranks = store, dev, settings, encoders, ranks
         self.directory = Path(ranks.agree(str(directory)))  # that of the first process
-        self.device = torch.device(device)
+        self.device = as_device(device)
         self.similarity = store.similarity
         self.scale = settings.scale if settings.scale is not None else self.similarity.scale
         shown = store.among(None if hidden is None else ~hidden)

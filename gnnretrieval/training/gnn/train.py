@@ -19,6 +19,7 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.mining.examples import Examples
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import relative_to
 from gnnretrieval.storage.making import make_artifact
@@ -234,7 +235,7 @@ class TrainingPlan(NamedTuple):
         store, settings, held_out = self.store, self.settings, self.held_out
         encoders = None
         if settings.is_joint:
-            encoders = JointEncoders(store, held_out.texts, settings, torch.device(device), ranks)
+            encoders = JointEncoders(store, held_out.texts, settings, as_device(device), ranks)
         return GNNTraining(
             store,
             DevSet(held_out.queries, held_out.relevant, store.similarity, device, held_out.parts, held_out.clicked),
