@@ -10,6 +10,7 @@ from threading import Lock
 from typing import Any
 
 from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.encoders.canary import require_same_canary
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.encoders.function_encoder import Encode
@@ -69,9 +70,10 @@ class OpenedIndex:
         if self._given is None and settings.checkpoint.startswith((VECTORS, FUNCTION)):
             return StoredQuestions(self._features)
         older = self._older
-        if older is not None and _same_encoder(older.index.meta, self.index.meta):
-            return older.encoder
         meta, path = self.index.meta, self.index.path
+        if older is not None and older._given is self._given and _same_encoder(older.index.meta, meta):
+            require_same_canary(older.encoder, meta, path)
+            return older.encoder
         return encoder_of(meta, path, self.device, given=self._given, endpoint=self._endpoint)
 
     @property
@@ -156,6 +158,7 @@ class OpenedIndex:
             return self.encoder
         older = self._older
         if older is not None and older.has_graph and _same_encoder(older.graph.meta, self.graph.meta):
+            require_same_canary(older._encoder_before, self.graph.meta, self.graph.path)
             return older._encoder_before
         return encoder_of(self.graph.meta, self.graph.path, self.device, endpoint=self._endpoint)
 

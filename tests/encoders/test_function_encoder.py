@@ -57,6 +57,19 @@ def test_another_function_of_that_name_is_noticed(made, dual):
         Retriever.open(made, encoder=named)
 
 
+def test_an_earlier_version_s_encoder_is_reused_only_if_it_made_the_vectors(
+    made, encoder, dual, tiny_dataset, tmp_path
+):
+    older = Retriever.open(made, encoder=encoder)
+    assert Retriever.open(made, encoder=encoder, older=older).encoder is older.encoder
+    turned = FunctionEncoder(lambda texts: dual.encode(texts, "query")[:, ::-1].copy(), name="tiny")
+    features = encode_dataset(Dataset.open(tiny_dataset), turned, tmp_path / "features")
+    newer = build_index(features, tmp_path / "index").path
+    with pytest.raises(ArtifactError, match="gives other vectors now than when this was made"):
+        Retriever.open(newer, encoder=encoder, older=older)
+    assert Retriever.open(newer, encoder=turned, older=older).encoder is turned
+
+
 def numbers_of(seed, fails=False):
     """An encoder "numbers": vectors drawn by a seed and the text."""
 
