@@ -78,6 +78,8 @@ def plan_of(settings: IndexSettings, count: int, dimension: int) -> IndexPlan:
                 f"memory of {settings.memory:g} GiB holds {memory // (4 * dimension):,} vectors, and {training:,} are "
                 "learned from: give more memory, or training = a smaller number."
             )
+    elif settings.training is not None:
+        say(f"training = {settings.training} has no effect: {factory} learns nothing from a sample")
     room = memory - 2 * 4 * dimension * min(count, _BLOCK)  # a block takes this while it is added
     per_shard = room // (_GROWTH * bytes_per_vector(empty))
     if per_shard < min(count, _BLOCK):

@@ -29,6 +29,15 @@ def test_too_few_vectors_for_codes_are_said(make_features, tmp_path):
         build(features, tmp_path / "index", factory="PQ4")
 
 
+def test_a_kind_that_learns_nothing_says_that_training_has_no_effect(clustered, tmp_path, said):
+    build(clustered, tmp_path / "flat", training=600)
+    assert "training = 600 has no effect: Flat learns nothing from a sample" in said
+    said.clear()
+    build(clustered, tmp_path / "lists", factory="IVF16,Flat", training=700)
+    build(clustered, tmp_path / "plain")
+    assert not any("no effect" in line for line in said)
+
+
 @pytest.mark.parametrize("factory", ["Flat", "IVF16,SQ8", "HNSW8"])
 def test_an_index_in_shards_finds_what_one_in_one_piece_finds(factory, make_features, tmp_path, monkeypatch):
     monkeypatch.setattr(building, "_BLOCK", 100)
