@@ -58,6 +58,7 @@ def encoder_of(
     """
     settings = EncoderSettings.parse(meta["encoder"], path / "meta.json")
     was = settings.checkpoint
+    refuse_endpoint(endpoint, settings, is_given=given is not None)
     if given is None:
         if settings.checkpoint.startswith(ENDPOINT):
             from gnnretrieval.encoders.endpoint import allowed
@@ -74,6 +75,17 @@ def encoder_of(
         )
     require_same_canary(encoder, meta, path)
     return encoder
+
+
+def refuse_endpoint(endpoint: str | None, settings: EncoderSettings, *, is_given: bool = False) -> None:
+    """Check that an encoder is an endpoint's, if an address of one is given.
+
+    Raises:
+        GnnRetrievalError: Nothing would be asked at the address.
+    """
+    if endpoint is not None and (is_given or not settings.checkpoint.startswith(ENDPOINT)):
+        what = "an encoder that was given" if is_given else f"{settings.checkpoint}, which is no endpoint"
+        raise GnnRetrievalError(f"questions are encoded by {what}: leave out the address {endpoint} (--endpoint).")
 
 
 def fingerprint_of(settings: EncoderSettings) -> tuple[dict[str, str], str]:

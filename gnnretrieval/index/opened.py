@@ -14,7 +14,7 @@ from gnnretrieval.encoders.canary import require_same_canary
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import Features, open_features
 from gnnretrieval.encoders.function_encoder import Encode
-from gnnretrieval.encoders.opening import encoder_of
+from gnnretrieval.encoders.opening import encoder_of, refuse_endpoint
 from gnnretrieval.encoders.settings import FUNCTION, VECTORS
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.errors import ArtifactError
@@ -67,6 +67,7 @@ class OpenedIndex:
             GnnRetrievalError: As :func:`gnnretrieval.encoders.opening.encoder_of`.
         """
         settings = self.index.encoder_settings
+        refuse_endpoint(self._endpoint, settings, is_given=self._given is not None)
         if self._given is None and settings.checkpoint.startswith((VECTORS, FUNCTION)):
             return StoredQuestions(self._features)
         older = self._older

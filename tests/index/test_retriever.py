@@ -35,6 +35,12 @@ def test_importing_the_package_loads_nothing_slow():
     assert done.stdout.strip() == "[]"
 
 
+def test_an_address_of_an_endpoint_is_refused_where_none_encodes(tiny_run, opened):
+    for given in ({}, {"encoder": opened.encoder}):
+        with pytest.raises(GnnRetrievalError, match=r"leave out the address http://127.0.0.1:1 \(--endpoint\)"):
+            Retriever.open(tiny_run, endpoint="http://127.0.0.1:1", **given)
+
+
 def test_it_ranks_one_question_as_among_many_as_vectors_and_as_a_run(opened, questions):
     expected = [opened.search(question, 7) for question in questions]
     assert opened.search_all(questions, 7) == expected
