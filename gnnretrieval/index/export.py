@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,14 +64,15 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
     rows = exported_rows(index)
     if path.suffix.lower() == ".npy":
         require_writable_ids(_ids(index, rows), index.path)
-    with progress(f"writing {path.name}", len(rows), "vectors") as meter, whole_file(path) as partial:
-        writers[path.suffix.lower()](partial, index, meter.advance)
-    if path.suffix.lower() != ".npy":
-        return [path]
     ids = path.with_suffix(".ids.txt")
-    with whole_file(ids) as partial:
-        partial.write_text("".join(f"{id_}\n" for id_ in _ids(index, rows)), encoding="utf-8")
-    return [path, ids]
+    with ExitStack() as together:  # both files are whole before either takes its place
+        if path.suffix.lower() == ".npy":
+            beside = together.enter_context(whole_file(ids))
+            beside.write_text("".join(f"{id_}\n" for id_ in _ids(index, rows)), encoding="utf-8")
+        partial = together.enter_context(whole_file(path))
+        with progress(f"writing {path.name}", len(rows), "vectors") as meter:
+            writers[path.suffix.lower()](partial, index, meter.advance)
+    return [path, ids] if path.suffix.lower() == ".npy" else [path]
 
 
 def exported_rows(index: Index) -> NDArray[np.int64]:

@@ -74,6 +74,28 @@ def test_vectors_that_are_gone_are_said_and_nothing_is_written(make_features, tm
     assert not list(tmp_path.glob("*v.*"))
 
 
+@pytest.mark.parametrize("fails_at", ["_ids", "_write_npy"])
+def test_an_interrupted_export_leaves_the_vectors_and_the_ids_before_it(fails_at, make_features, tmp_path, monkeypatch):
+    index = build_index(make_features(tmp_path / "features"), tmp_path / "index")
+    files = write_vectors(index, tmp_path / "v.npy")
+    before = [file.read_bytes() for file in files]
+    remove_passages(tmp_path / "index", [index.texts.passage_ids()[0]])
+    made = getattr(export, fails_at)
+    calls = []
+
+    def fails(*given):
+        calls.append(given)
+        if len(calls) == 1 and fails_at == "_ids":  # the check of the ids
+            return made(*given)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(export, fails_at, fails)
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(open_index(tmp_path / "index"), tmp_path / "v.npy")
+    assert [file.read_bytes() for file in files] == before
+    assert not list(tmp_path.glob(".v*"))
+
+
 def test_an_id_that_no_line_can_hold_is_refused_before_anything_is_written(make_features, tmp_path, monkeypatch):
     build_index(make_features(tmp_path / "features", 50), tmp_path / "index")
     monkeypatch.setattr(export, "_ids", lambda index, rows: ["two words"])
