@@ -173,6 +173,7 @@ class GraphRetriever(Retriever):
                 require_new_queries(dataset, split, set(texts.query_ids()))
         parsed = parse_measures(measures)
         depth = max([_DEPTH, *(measure.params["cutoff"] for measure in parsed if "cutoff" in measure.params)])
+        depth += len(self.index.removed)  # which are taken out of the rankings below
         runs = self._runs(dataset, {query.id: query.text for query in asked}, depth)
         if queries is None and baselines:
             name_of = f"baselines-{split}" + ("" if depth == _DEPTH else f"-{depth}")
@@ -180,7 +181,20 @@ class GraphRetriever(Retriever):
             seed = int(self.model.meta["seed"] or 0)
             made = rank_baselines(self.graph, dataset, self.graph.features(), split, place, depth=depth, seed=seed)
             runs, against = {**made.runs(), **runs}, made.best_dense
+        runs = self._without_removed(runs)
         return compare(judged, runs, against, parsed, name, {"index": self.index.hash, "dataset": dataset.hash})
+
+    def _without_removed(self, runs: dict[str, Run]) -> dict[str, Run]:
+        """The runs without the passages removed from the index, which BM25 and the dual-encoder still rank."""
+        if not len(self.index.removed):
+            return runs
+        with self.graph.texts() as texts:
+            ids = texts.passage_ids()
+        removed = {ids[row] for row in self.index.removed.tolist()}
+        return {
+            name: {query: [hit for hit in hits if hit[0] not in removed] for query, hits in run.items()}
+            for name, run in runs.items()
+        }
 
     def _runs(self, dataset: Dataset, asked: dict[str, str], depth: int) -> dict[str, Run]:
         bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))

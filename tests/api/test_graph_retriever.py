@@ -18,10 +18,12 @@ from gnnretrieval import (
     RankingSettings,
     Retriever,
 )
+from gnnretrieval.api import graph_retriever
 from gnnretrieval.encoders.dual_encoder import DualEncoder
 from gnnretrieval.encoders.features import encode_dataset
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.evaluation import compare, evaluate
+from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.train import train_gnn
 
@@ -97,6 +99,24 @@ def test_an_evaluation_names_what_ranks_together_with_the_index(fitted):
     joined = GraphRetriever.open(fitted.index.path, ranking=RankingSettings(hybrid=True))
     found = joined.evaluate(measures=["RR@10"], baselines=False)
     assert [system.name for system in found.systems] == ["bm25", "dual-encoder", "gnn-encoder+bm25"]
+
+
+def test_no_system_of_an_evaluation_ranks_a_removed_passage(fitted, tmp_path, monkeypatch):
+    place = shutil.copytree(fitted.index.path.parent, tmp_path / "run")
+    measured = []
+    monkeypatch.setattr(graph_retriever, "compare", lambda judged, runs, *given: measured.append(runs))
+
+    def ranked():
+        GraphRetriever.open(place).evaluate()
+        run_of = {name: run["test-00"] for name, run in measured.pop().items()}
+        return {name: [hit[0] for hit in hits] for name, hits in run_of.items()}
+
+    before = ranked()
+    remove_passages(place / "index", ["p01", "p02"])
+    after = ranked()
+    assert {"bm25", "dual-encoder", "gnn-encoder", "label-mean"} <= after.keys()
+    for name, ids in after.items():
+        assert ids == [id_ for id_ in before[name] if id_ not in ("p01", "p02")], name
 
 
 def test_the_dual_encoder_is_asked_by_its_own_vectors_where_another_was_trained_with_the_model(fitted, tmp_path):
