@@ -89,6 +89,8 @@ def _run(recipe: Path, data: Path | None, out: Path | None, device: str) -> Reci
     with timed_stage("report"):
         if result.map is not None:
             write_map_file(result.map, result.directory / MAP, most=MOST, most_texts=MOST_TEXTS)
+        else:
+            (result.directory / MAP).unlink(missing_ok=True)  # of an earlier run, whose GNN-encoder was kept
         write_report(result)
     return result
 

@@ -4,8 +4,10 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 import pytest
+from click.testing import CliRunner
 
 from gnnretrieval import Retriever
+from gnnretrieval.cli import cli
 from gnnretrieval.recipes import run_recipe, write_report
 from gnnretrieval.recipes.examples import changed_examples
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
@@ -110,6 +112,21 @@ def test_it_opens_offline_and_has_every_part(run, text):
     shown = 1 + ('<svg class="map"' in head)  # figures that are not folded
     assert head.count("<figure>") == shown + head[head.index("<details>") :].count("<figure>")
     assert folded.count('<details class="card"') == len(headings(page, folded)) - 1  # every other part is folded
+
+
+def test_a_rerun_that_keeps_the_dual_encoder_leaves_no_page_of_an_earlier_map(tiny_run, tmp_path):
+    place = shutil.copytree(tiny_run, tmp_path / "run")
+    recipe = tmp_path / "tiny.toml"
+
+    def pages(evidence: str) -> bool:
+        text = tiny_run.with_suffix(".toml").read_text()
+        recipe.write_text(text[: text.index("[train]")] + f"[compare]\nbaselines = false\n[train]\n{evidence}\n")
+        result = CliRunner().invoke(cli, ["run", str(recipe), "--out", str(place)])
+        assert result.exit_code == 0, result.output
+        return (place / "map.html").is_file()
+
+    assert pages("evidence = 1.0")
+    assert not pages("evidence = 1e-30")
 
 
 def test_the_map_s_picture_is_beside_the_verdict_and_the_whole_map_is_linked_where_it_is(run):
