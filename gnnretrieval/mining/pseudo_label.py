@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from gnnretrieval.mining.examples import (
 )
 from gnnretrieval.mining.judge import JudgeSettings, judged_beside, probabilities_of
 from gnnretrieval.mining.tally import Tally
+from gnnretrieval.progress import say
 from gnnretrieval.shards.engines import Sharding
 from gnnretrieval.shards.stage import discard_shards
 
@@ -90,6 +92,7 @@ def pseudo_label(
             "Add queries without judgements to queries.jsonl.",
             dataset.path,
         )
+    _warn_of_imported(dataset, unjudged)
 
     inputs = {"dataset": dataset.hash, "cross-encoder": checkpoint.hash}
     config = settings.model_dump(mode="json", exclude={"cross_encoder"})
@@ -141,6 +144,17 @@ def unjudged_queries(dataset: Dataset) -> tuple[list[int], int]:
         else:
             rows.append(row)
     return rows, repeated
+
+
+def _warn_of_imported(dataset: Dataset, rows: Sequence[int]) -> None:
+    """Warn of questions to label that were imported for dev or test, which have such ids where they have none."""
+    ids = [dataset.query_ids[row] for row in rows]
+    for split in ("dev", "test"):
+        if imported := [id_ for id_ in ids if re.fullmatch(rf"{split}-[0-9]+", id_)]:
+            say(
+                f"queries to label: {len(imported):,}, such as {imported[0]}, are {split} questions by their ids. If "
+                f"you report on {split}, label a copy of the dataset without them: training would learn from them"
+            )
 
 
 def _labelled(

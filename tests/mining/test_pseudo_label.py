@@ -48,6 +48,18 @@ def test_by_hand_what_is_found_for_unjudged_queries_is_labelled(dataset, feature
     }
 
 
+def test_questions_imported_for_test_are_named_before_they_are_labelled(
+    dataset, tiny_settings, settings, told, said, tmp_path
+):
+    told({})
+    queries = dataset.path / "queries.jsonl"
+    queries.write_text(queries.read_text().replace('"u1"', '"test-7"'))
+    changed = Dataset.open(dataset.path)
+    pseudo_label(changed, encode_dataset(changed, tiny_settings, tmp_path / "f"), settings, tmp_path / "labels")
+    (line,) = [line for line in said if "by their ids" in line]
+    assert "1, such as test-7, are test questions" in line
+
+
 def test_a_query_without_a_negative_is_kept_and_counted(dataset, features, settings, told, tmp_path):
     told({("apple pie", "red apple pie recipe"): 0.97})
     one = settings.model_copy(update={"top_k": 6, "negative_threshold": 0.01})
