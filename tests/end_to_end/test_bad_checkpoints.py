@@ -24,7 +24,9 @@ def refuses_to_encode(made, refuses, tmp_path):
 
 
 def test_names_and_places_that_hold_no_checkpoint(refuses_to_encode, made, checkpoint):
-    refuses_to_encode("nobody/no-such-model", "'nobody/no-such-model'", "no such directory", "Give a directory")
+    refuses_to_encode(
+        "nobody/no-such-model", "'nobody/no-such-model'", "no such directory", "Give a checkpoint's directory"
+    )
     refuses_to_encode("/no/such/directory", "no such directory")
     refuses_to_encode(made.data, made.data, "neither config.json nor modules.json")
     refuses_to_encode(checkpoint / "config.json", "this is a file")
