@@ -254,9 +254,9 @@ def test_a_setting_of_attention_asks_for_attention(settings, layer):
     assert TrainSettings.parse(settings).layer == layer
 
 
-@pytest.mark.parametrize("settings", [{"epochs": 4}, {"encoder": {"heads": 2}}])
-def test_linear_refuses_settings_of_attention(settings):
-    with pytest.raises(GnnRetrievalError, match="layer = gat"):
+@pytest.mark.parametrize(("settings", "name"), [({"epochs": 4}, "epochs"), ({"encoder": {"heads": 2}}, "heads")])
+def test_linear_refuses_settings_of_attention(settings, name):
+    with pytest.raises(GnnRetrievalError, match=f"settings: {name}: not for layer = linear"):
         TrainSettings.parse({"layer": "linear", **settings})
 
 
