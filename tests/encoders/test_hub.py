@@ -91,7 +91,9 @@ def test_a_hub_that_never_answers_is_given_up(cache, silent, monkeypatch, caplog
     caplog.set_level("INFO", "gnnretrieval")
     monkeypatch.setenv(WAIT_VARIABLE, "0.5")
     begun = time.monotonic()
-    with pytest.raises(GnnRetrievalError, match=r"'a/model': .* it gave no byte for 0\.5 seconds\. Give a directory"):
+    with pytest.raises(
+        GnnRetrievalError, match=r"'a/model': .* it gave no byte for 0\.5 seconds\. Give a checkpoint's directory"
+    ):
         find_checkpoint("a/model")
     assert time.monotonic() - begun < 5
     said = caplog.text
