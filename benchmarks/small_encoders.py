@@ -154,9 +154,10 @@ def costs_of(one_set: OneSet, encoded: Mapping[str, Features | SparseFeatures]) 
     for name in (DUAL, *SENTENCES):
         features = encoded[name]
         assert isinstance(features, Features)
-        index = build_index(features, one_set.place / f"index-{name}", overwrite=True)
+        by_sentence = name in SENTENCES
+        index = build_index(features, one_set.place / f"index-{name}", sentences=by_sentence, overwrite=True)
         encoder = encoder_of(features.meta, features.path)
-        rank = sentence_run if name in SENTENCES else index_run
+        rank = sentence_run if by_sentence else index_run
 
         def search(id_: str, text: str, rank: Any = rank, index: Any = index, encoder: Any = encoder) -> Any:
             return rank(index, [id_], encoder.encode([text], "query"), DEPTH)
