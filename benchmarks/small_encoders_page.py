@@ -72,7 +72,7 @@ def _section(name: str, figures: Mapping[str, Any]) -> list[str]:
     ]
     for system, row in figures["systems"].items():
         deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.1f}"
-        cost = [f"{row[key]:,.0f}" if key in row else "–" for key in ("bytes", "ms")]
+        cost = [f"{row[key]:{shown}}" if key in row else "–" for key, shown in (("bytes", ",.0f"), ("ms", ".1f"))]
         gain = difference(row["test"]) if "test" in row else "–"
         lines.append(
             f"| {NAMES[system]} | {row[RR]:.1f}{deviation} | {row[RECALL]:.1f} | {cost[0]} | {cost[1]} | {gain} |"
