@@ -51,9 +51,10 @@ class StageForecast(Report):
 
     def to_text(self) -> str:
         """One line."""
+        shards = "one shard" if self.shards == 1 else f"{self.shards:,} shards"
         rate = f"{self.rate:,.0f}" if self.rate >= 1000 else f"{self.rate:.4g}"
         return (
-            f"{self.name}: {self.units:,} {self.unit} in {self.shards:,} shards, {rate} a second by one "
+            f"{self.name}: {self.units:,} {self.unit} in {shards}, {rate} a second by one "
             f"worker ({self.measured:,} measured), and {self.begin:.1f} s to begin"
         )
 

@@ -199,7 +199,7 @@ def test_weights_of_terms_rank_a_corpus(made, tiny_checkpoint, tiny_dataset, suc
     succeeds(*encode[:-1], tmp_path / "sharded", "--shards", 2, "--window", 16)
     succeeds("search", "--sparse", tmp_path / "sharded", *data[:-1], tmp_path / "b.run")
     assert read_run(tmp_path / "b.run").keys() == read_run(tmp_path / "a.run").keys()
-    assert "encoding passages: 40 passages in 1 shard" in succeeds(*encode, "--dry-run").out
+    assert "encoding passages: 40 passages in one shard" in succeeds(*encode, "--dry-run").out
     refuses("search", "--sparse", made.features, *data, says=("holds features, not sparse-features",))
     refuses("graph", "build", tiny_dataset, tmp_path / "terms", says=("holds sparse-features, not features",))
 
