@@ -174,7 +174,7 @@ def sample(source: Path, place: Path, sizes: Mapping[str, int], most: int, unlab
     (place / "corpus.jsonl").write_text("\n".join(sampled) + "\n", "utf-8")  # last: it says that all is there
 
 
-def figures_of(one_set: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
+def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
     """Values by system and seed, and the cost of each system."""
     texts = one_set.texts
     features, graph, dual = one_set.frozen()
@@ -200,20 +200,17 @@ def figures_of(one_set: OneSet, seeds: int, pooled: bool) -> dict[str, Any]:
             for name, how in ADAPTIVE.items()
         }
         runs |= {name: ranker.run(texts, vectors, DEPTH) for name, ranker in rankers.items()}
-        if pooled:
-            graph_of_late = build_graph(
-                one_set.dataset, late, GraphSettings(), one_set.place / f"graph-late-{seed}", overwrite=True
-            )
-            over = one_set.gnn(late, graph_of_late, "late-", seed)
-            runs[POOLED] = index_run(over, list(texts), late.queries[late.rows_of(texts)], DEPTH)
+        place = one_set.place / f"graph-late-{seed}"
+        graph_of_late = build_graph(one_set.dataset, late, GraphSettings(), place, overwrite=True)
+        over = one_set.gnn(late, graph_of_late, "late-", seed)
+        runs[POOLED] = index_run(over, list(texts), late.queries[late.rows_of(texts)], DEPTH)
         for name, run in runs.items():
             values.setdefault(name, []).append(one_set.measured(run))
             say(f"{one_set.name}, seed {seed}, {name}: {100 * fmean(values[name][-1][RR].values()):.1f}")
         if seed == 0:
             costs = _costs(dual, index, features, late, multi, rankers, texts, passages)
             costs[COIL] = _cost_of_coil(coil, texts)
-            if pooled:
-                costs[POOLED] = {"bytes": over.meta["bytes"] / passages}
+            costs[POOLED] = {"bytes": over.meta["bytes"] / passages}
     return {
         "passages": passages,
         "questions": len(texts),
@@ -326,13 +323,16 @@ def rows_of(values: Mapping[str, list[Values]], costs: Mapping[str, Mapping[str,
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The page."""
+    how = "".join(f" --only {name}" for name in results["sets"])
+    how += " --quick" if any(figures["quick"] for figures in results["sets"].values()) else ""
     lines = [
         "# Late interaction and adaptive retrieval",
         "",
         "Late interaction (ColBERT) has a vector of 128 numbers for every token, and scores a passage by MaxSim. It is",
         "trained by `encoder train colbert --small` from MiniLM. COIL has 32 numbers for every token, and compares it",
         "with the same token alone; ME-BERT has 8 vectors of 128 a passage, of which the best counts. Both are trained",
-        "likewise. The GNN-encoder is over frozen MiniLM with its defaults.",
+        "likewise. The GNN-encoder is over frozen MiniLM with its defaults; over pooled tokens, its features are the",
+        "means of late interaction's vectors, of 128 numbers.",
         f"As the first stage of MaxSim, {BUDGET} passages are scored: its best, or those that GAR and LADR",
         "choose among its best and their neighbours (16, by shared training questions and by near vectors). All but",
         "bm25 and the dual-encoder see the same labels, unless a set's line says otherwise.",
@@ -342,7 +342,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         "by question. Bytes are those of the vectors that a ranking reads, a passage. ms is the median time of a",
         "question, one at a time from its text to its ranking, on a machine that did other work too: read ratios.",
         "",
-        "`.venv/bin/python benchmarks/late_interaction.py --work WORK --data DIRECTORY` makes this page.",
+        f"`.venv/bin/python benchmarks/late_interaction.py --work WORK --data DIRECTORY{how}` makes this page.",
     ]
     for name, figures in results["sets"].items():
         lines += ["", f"## {name}", "", _about(figures), ""]
@@ -380,13 +380,12 @@ def _about(figures: Mapping[str, Any]) -> str:
 @click.option("--only", multiple=True, help="Measure only this set; may be repeated.")
 @click.option("--seeds", default=3, show_default=True, help="How many.")
 @click.option("--quick", is_flag=True, help="Small samples, shorter passages, no hard negatives: some minutes.")
-@click.option("--pooled", is_flag=True, help="Also a GNN-encoder over the means of token vectors.")
-def main(data: Path | None, work: Path, only: tuple[str, ...], seeds: int, quick: bool, pooled: bool) -> None:
+def main(data: Path | None, work: Path, only: tuple[str, ...], seeds: int, quick: bool) -> None:
     """Train, measure, and write the page."""
     keep_freed_memory()
     place = RESULTS / "late_interaction.json"
     for name in only or (*DOCSTRINGS, *((SQUAD,) if data else ())):
-        figures = {"quick": quick, **figures_of(OneSet.of(name, data, work, quick), seeds, pooled)}
+        figures = {"quick": quick, **figures_of(OneSet.of(name, data, work, quick), seeds)}
         sets = json.loads(place.read_text("utf-8"))["sets"] if place.is_file() else {}
         results: dict[str, Any] = {"sets": {**sets, name: figures}, "git_revision": git_revision()}
         results |= {"versions": library_versions(), "cpus": os.cpu_count()}
