@@ -115,7 +115,7 @@ def recipe_of(name: str, seed: int, place: Path) -> Path:
 
 
 def ranked(one_set: OneSet, seed: int, unlabelled: Mapping[str, Path]) -> tuple[dict[str, dict[str, Run]], Costs]:
-    """Rankings of dev and test by every system that is no join of others, kept as files; and what the systems cost."""
+    """Rankings of dev and test by every single system, which are kept as files; and what the systems cost."""
     features, graph, _ = one_set.frozen()
     index = one_set.gnn(features, graph, "", seed)
     encoded: dict[str, Features | SparseFeatures] = {DUAL: features}

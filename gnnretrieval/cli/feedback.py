@@ -190,7 +190,10 @@ def simulate(
 
     out = out or beside(dataset, "log.jsonl")
     if out.exists() and not overwrite:
-        raise InputError("a file is here already. Give another --out, or --overwrite if it is no log of people.", out)
+        raise InputError(
+            "this file exists. Give another --out, or replace it by --overwrite unless it has clicks of real users.",
+            out,
+        )
     parsed = SimulationSettings.parse(settings_from(SimulationSettings, settings))
     run = None if run_file is None else read_run(run_file)
     rankings = None if run is None else {query: [hit.passage_id for hit in hits] for query, hits in run.items()}

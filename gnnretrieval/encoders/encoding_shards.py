@@ -162,9 +162,10 @@ class EncodingShards(TextShards):
             for number in range(len(self.parts)):
                 self._append(number, reading.files)
         if reading.state:
-            files = (self.beside(number, _STATE) for number in range(len(self.parts)))
-            counts = sum(load_array(file, (len(reading.state),), np.int64) for file in files)
-            reading.state = dict(zip(reading.state, np.broadcast_to(counts, len(reading.state)).tolist(), strict=True))
+            counts = np.zeros(len(reading.state), dtype=np.int64)
+            for number in range(len(self.parts)):
+                counts += load_array(self.beside(number, _STATE), counts.shape, np.int64)
+            reading.state = dict(zip(reading.state, counts.tolist(), strict=True))
         return reading
 
     def _append(self, number: int, files: PartFiles) -> None:

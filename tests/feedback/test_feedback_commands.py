@@ -43,7 +43,7 @@ def test_a_simulation_does_not_replace_a_log_that_is_there_unless_it_is_told_to(
     real.write_text("people's clicks\n")
     words = ("simulate", tiny_dataset, "--out", real, "--impressions", 100)
     failed = CliRunner().invoke(cli, ["feedback", *map(str, words)])
-    assert "a file is here already. Give another --out, or --overwrite" in str(failed.exception)
+    assert "this file exists. Give another --out, or replace it by --overwrite" in str(failed.exception)
     assert real.read_text() == "people's clicks\n"
     run(*words, "--overwrite")
     assert len(real.read_text(encoding="utf-8").splitlines()) == 100

@@ -343,7 +343,7 @@ def test_a_second_rollback_does_not_return_to_the_version_that_the_first_gave_up
         roll_back(search.run.path)
     search.set_passages(newer="zu ba")
     assert search.update().version == 4
-    assert roll_back(search.run.path, 2) == 2  # whoever wants it names it
+    assert roll_back(search.run.path, 2) == 2  # a version that was given up can be named
     end_rollback(search.run.path)
     assert roll_back(search.run.path) == 1
 

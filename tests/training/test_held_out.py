@@ -138,32 +138,32 @@ def test_too_few_questions_to_hold_out_are_said(
         held_out_queries(store, dataset, features, seed=0)
 
 
+def with_training_queries_in_dev(
+    source: Path, settings: EncoderSettings, place: Path
+) -> tuple[Graph, Dataset, Features]:
+    """The tiny dataset's graph, with two of its training queries in dev too."""
+    shutil.copytree(source, place / "data")
+    dev = place / "data" / "qrels" / "dev.tsv"
+    dev.write_text(dev.read_text() + "train-07\tp07\t1\ntrain-08\tp08\t1\n")
+    dataset = Dataset.open(place / "data")
+    features = encode_dataset(dataset, settings, place / "features")
+    return build_graph(dataset, features, GraphSettings(k=3), place / "graph"), dataset, features
+
+
 def test_a_query_of_both_train_and_dev_is_kept_out_of_training(
     tiny_dataset: Path, tiny_settings: EncoderSettings, tmp_path: Path
 ) -> None:
-    place = tmp_path / "data"
-    shutil.copytree(tiny_dataset, place)
-    dev = place / "qrels" / "dev.tsv"
-    dev.write_text(dev.read_text() + "train-07\tp07\t1\n")
-    dataset = Dataset.open(place)
-    features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
-    store = build_graph(dataset, features, GraphSettings(k=3), tmp_path / "graph")
+    store, dataset, features = with_training_queries_in_dev(tiny_dataset, tiny_settings, tmp_path)
     held_out = held_out_queries(store, dataset, features, seed=0)
     assert held_out.hidden is not None
     with store.texts() as texts:
-        assert [texts.query(int(row)).id for row in np.flatnonzero(held_out.hidden)] == ["train-07"]
+        assert [texts.query(int(row)).id for row in np.flatnonzero(held_out.hidden)] == ["train-07", "train-08"]
 
 
 def test_a_head_does_not_learn_from_a_query_of_both_train_and_dev_after_the_choice_either(
     tiny_dataset: Path, tiny_settings: EncoderSettings, tmp_path: Path, monkeypatch
 ) -> None:
-    place = tmp_path / "data"
-    shutil.copytree(tiny_dataset, place)
-    dev = place / "qrels" / "dev.tsv"
-    dev.write_text(dev.read_text() + "train-07\tp07\t1\ntrain-08\tp08\t1\n")
-    dataset = Dataset.open(place)
-    features = encode_dataset(dataset, tiny_settings, tmp_path / "features")
-    store = build_graph(dataset, features, GraphSettings(k=3), tmp_path / "graph")
+    store, dataset, features = with_training_queries_in_dev(tiny_dataset, tiny_settings, tmp_path)
     head = Messages(20, sides="both")
     monkeypatch.setattr(messages, "climb", lambda measure, **given: Climb(head, 1.0, 0.5, 0.5, 1, 0.001, []))
     model = train_gnn(store, dataset, features, TrainSettings.parse({"layer": "linear"}), tmp_path / "model")
