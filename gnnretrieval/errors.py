@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -39,3 +40,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` for the nearest of ``known`` to ``name``, or the empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" Did you mean {matches[0]!r}?" if matches else ""
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """``1 query`` or ``1,234 queries``: a count with its noun; ``many`` where the plural is not regular."""
+    return f"{count:,} {one if count == 1 else many or re.sub('(?<![aeiou])y$', 'ie', one) + 's'}"

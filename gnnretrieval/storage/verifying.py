@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.errors import ArtifactError, InputError, counted
 from gnnretrieval.progress import Meter, progress
 from gnnretrieval.storage.artifacts import kind_of
 from gnnretrieval.storage.json_files import read_json
@@ -57,8 +57,8 @@ def require_as_made(*paths: str | Path) -> None:
     """
     damaged = verify(paths).damaged
     if damaged:
-        more = f" {len(damaged) - 1:,} more files are damaged." if len(damaged) > 1 else ""
-        raise ArtifactError(f"{damaged[0]}{more} Delete the directory and make it again.")
+        others = f" {counted(len(damaged) - 1, 'more file is', 'more files are')} damaged." if damaged[1:] else ""
+        raise ArtifactError(f"{damaged[0]}{others} Delete the directory and make it again.")
 
 
 def _artifacts_at(path: Path) -> Iterator[Path]:

@@ -62,7 +62,7 @@ def test_a_file_that_is_missing_or_cut_is_a_line(tmp_path):
         f"{path}/inner/weights.safetensors: missing.",
         f"{path}/passages.npy: 7 bytes long, and 200 were written.",
     ]
-    with pytest.raises(ArtifactError, match="1 more files are damaged"):
+    with pytest.raises(ArtifactError, match="1 more file is damaged"):
         require_as_made(path)
 
 
