@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from gnnretrieval.data.lines import excerpt
 from gnnretrieval.data.records import Qrel
+from gnnretrieval.errors import counted
 
 _HEADER_SCORES = frozenset({"score", "relevance", "rel", "label"})  # third column of common headers
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}", re.ASCII)
@@ -114,7 +115,7 @@ def judgement_of(line: str, is_first: bool) -> Qrel | Fault | None:
             hint = "Is it a TREC qrels file? Leave out its second column."
         return Fault(
             "wrong columns",
-            f"found {len(fields)} columns, wanted three (query-id, corpus-id, score) separated by tabs. {hint}",
+            f"found {counted(len(fields), 'column')}, wanted three (query-id, corpus-id, score) between tabs. {hint}",
         )
     query_id, passage_id, score = fields
     if is_first and score.strip().casefold() in _HEADER_SCORES:

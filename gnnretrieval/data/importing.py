@@ -303,6 +303,6 @@ def _in_words(counts: Mapping[str, Any]) -> Iterator[str]:
     }
     for key, what in words.items():
         if left_out[key]:
-            yield f"left out: {left_out[key]:,} {what}"
+            yield f"left out: {what} ({left_out[key]:,})"
     if not counts["judgements"]:
         yield "no judgements: add qrels before you build a graph from this dataset"

@@ -243,8 +243,8 @@ def test_what_is_left_out_is_counted_and_said(tmp_path, said):
     made = import_dataset(sources(tmp_path), tmp_path / "out", skip_unknown=True)
     assert Dataset.open(made.path).split("test") == {"q": {"a": 1}}
     assert made.meta["counts"]["passages"] == 1
-    assert "left out: 1 passages with neither title nor text" in said
-    assert "left out: 2 judgements and negatives of unknown queries or passages" in said
+    assert "left out: passages with neither title nor text (1)" in said
+    assert "left out: judgements and negatives of unknown queries or passages (2)" in said
 
 
 def test_a_dataset_needs_passages_and_queries(tmp_path, said):

@@ -38,7 +38,7 @@ LINE_OF = {
     "unusable id": ("corpus.jsonl", rb'{"_id": "a\tb", "text": "a"}', "a tab or line break"),
     "empty text": ("queries.jsonl", b'{"_id": "x", "text": " "}', "query 'x' has an empty text"),
     "repeated id": ("corpus.jsonl", b'{"_id": "p2", "text": "other"}', "'p2' is already on line 2"),
-    "wrong columns": ("qrels/test.tsv", b"q1 p1 1", "found 1 columns, wanted three"),
+    "wrong columns": ("qrels/test.tsv", b"q1 p1 1", "found 1 column, wanted three"),
     "score is no integer": ("qrels/test.tsv", b"q1\tp2\tyes", "found score 'yes'"),
     "unknown query": ("qrels/test.tsv", b"x\tp1\t1", "there is no query 'x'"),
     "unknown passage": ("qrels/test.tsv", b"q1\tx\t1", "there is no passage 'x'"),

@@ -5,7 +5,7 @@ import pytest
 LINE = "test-00 Q0 p00 1 0.5 tag\n"
 WRONG_RUNS = {
     "nothing": ("", "", "this run is empty"),
-    "one column": ("hello\n", ":1", "found 1 columns, wanted six"),
+    "one column": ("hello\n", ":1", "found 1 column, wanted six"),
     "qrels": (LINE + "test-00 0 p00 1\n", ":2", "Four columns are qrels"),
     "a passage twice": (LINE + LINE, ":2", "'p00' is there twice for query 'test-00'"),
     "a score in words": ("test-00 Q0 p00 1 high tag\n", ":1", "score 'high' is not a number"),

@@ -25,7 +25,7 @@ from gnnretrieval.data.beir import write_passages, write_qrels, write_queries
 from gnnretrieval.data.docstring_corpus.public_objects import PublicObject, public_objects
 from gnnretrieval.data.inspection.same_text import normalised
 from gnnretrieval.data.records import Passage, Qrel, Query
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 from gnnretrieval.platform.extras import extra, require_extra
 from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact
@@ -95,7 +95,7 @@ def make_docstring_corpus(
             judged = [query for query in queries if _split_of(query) == split]
             counts[f"{split}_queries"] = len(judged)
             counts[f"{split}_judgements"] = write_qrels(directory / "qrels" / f"{split}.tsv", _judgements(judged))
-        say(f"{path}: {counts['passages']:,} passages, {counts['queries']:,} queries")
+        say(f"{path}: {counted(counts['passages'], 'passage')}, {counted(counts['queries'], 'query')}")
         return {"counts": counts}
 
     return make_artifact(

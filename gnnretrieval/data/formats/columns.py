@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gnnretrieval.data.lines import excerpt, read_lines, require_short
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 
 
 def plain_rows(path: Path, wanted: str, *widths: int) -> Iterator[tuple[int, list[str]]]:
@@ -24,8 +24,8 @@ def plain_rows(path: Path, wanted: str, *widths: int) -> Iterator[tuple[int, lis
         if len(fields) not in widths:
             hint = " Are they separated by spaces?" if len(fields) == 1 and " " in line else ""
             raise InputError(
-                f"found {len(fields)} columns, wanted {' or '.join(map(str, widths))} separated by tabs ({wanted}): "
-                f"{excerpt(line)}.{hint}",
+                f"found {counted(len(fields), 'column')}, wanted {' or '.join(map(str, widths))} separated by tabs "
+                f"({wanted}): {excerpt(line)}.{hint}",
                 path,
                 number,
             )

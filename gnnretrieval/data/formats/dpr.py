@@ -13,7 +13,7 @@ from gnnretrieval.data.formats.msmarco import text_id
 from gnnretrieval.data.formats.parsed import FileRecord, Negative, id_of
 from gnnretrieval.data.lines import excerpt, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 
 HEADER = ("id", "text", "title")
 _NEGATIVES = {"negative_ctxs": "negative", "hard_negative_ctxs": "hard_negative"}
@@ -23,7 +23,7 @@ def read_passages(path: Path, split: str) -> Iterator[FileRecord]:
     """``id \\t text \\t title``, quoted as CSV, with this header."""
     for place, (number, fields) in enumerate(quoted_rows(path, "id, text and title", "\t")):
         if len(fields) != 3:
-            raise InputError(f"found {len(fields)} columns, wanted three (id, text, title).", path, number)
+            raise InputError(f"found {counted(len(fields), 'column')}, wanted three (id, text, title).", path, number)
         if place == 0 and fields[0].strip().casefold() == "id":
             if tuple(column.strip().casefold() for column in fields) != HEADER:
                 raise InputError(
@@ -37,7 +37,7 @@ def read_qa(path: Path, split: str) -> Iterator[FileRecord]:
     """``question \\t ["answer", …]``, without judgements. The ids of questions are ``SPLIT-NUMBER``, from 0."""
     for place, (number, fields) in enumerate(quoted_rows(path, "question and answers", "\t")):
         if len(fields) != 2:
-            raise InputError(f"found {len(fields)} columns, wanted two (question, answers).", path, number)
+            raise InputError(f"found {counted(len(fields), 'column')}, wanted two (question, answers).", path, number)
         yield FileRecord(Query(f"{split}-{place}", fields[0]), number, {"answers": _answers(fields[1], path, number)})
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gnnretrieval.data.formats import beir, dpr, ir_datasets_id, msmarco, squad, table, trec
 from gnnretrieval.data.formats.parsed import Reader
 from gnnretrieval.data.lines import read_lines
-from gnnretrieval.errors import InputError, nearest
+from gnnretrieval.errors import InputError, counted, nearest
 
 _SPLITS = {
     "train": "train",
@@ -149,7 +149,7 @@ def _columns(first: list[str], name: str, path: Path) -> str:
         return "beir-qrels" if _is_integer(rows[0][2]) else "msmarco-triples"
     if width == 4:
         return "msmarco-top1000"
-    raise InputError(f"no known format has lines of {width} columns: {_which()}", path, 1)
+    raise InputError(f"no known format has lines of {counted(width, 'column')}: {_which()}", path, 1)
 
 
 def _is_integer(text: str) -> bool:

@@ -11,7 +11,7 @@ from gnnretrieval.data.formats.columns import quoted_rows
 from gnnretrieval.data.formats.parsed import FileRecord, id_of, relevance_of
 from gnnretrieval.data.lines import excerpt, require_characters
 from gnnretrieval.data.records import Passage, Qrel, Query
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 from gnnretrieval.platform.extras import extra
 
 PARQUET = {".parquet", ".pq"}
@@ -52,7 +52,7 @@ class Table:
         used = {place for place in places.values() if place is not None}
         for number, row in rows:
             if len(row) != len(columns):
-                raise InputError(f"found {len(row)} columns, and the header has {len(columns)}.", path, number)
+                raise InputError(f"found {counted(len(row), 'column')}, the header has {len(columns)}.", path, number)
             values = {field: row[place] for field, place in places.items() if place is not None}
             rest = {columns[place]: row[place] for place in range(len(columns)) if place not in used}
             yield self._record(values, {key: cell for key, cell in rest.items() if _is_there(cell)}, path, number)

@@ -9,7 +9,7 @@ from pathlib import Path
 from gnnretrieval.data.formats.parsed import FileRecord, id_of, relevance_of
 from gnnretrieval.data.lines import excerpt, read_lines, require_short
 from gnnretrieval.data.records import Qrel, Query
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 
 _BLANK = re.compile(r"[ \t\v\f\r]+")
 _TAG = re.compile(r"<(\w+)>\s*(.*)", re.DOTALL)
@@ -24,7 +24,8 @@ def read_qrels(path: Path, split: str) -> Iterator[FileRecord]:
         fields = _BLANK.split(line.strip(" \t\v\f\r"))  # ASCII white space only, as in trec_eval
         if len(fields) != 4:
             raise InputError(
-                f"found {len(fields)} columns, wanted four (topic, iteration, document, relevance): {excerpt(line)}.",
+                f"found {counted(len(fields), 'column')}, wanted four (topic, iteration, document, relevance): "
+                f"{excerpt(line)}.",
                 path,
                 number,
             )

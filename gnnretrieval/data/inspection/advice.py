@@ -9,6 +9,7 @@ from gnnretrieval.data.inspection.near_copies import ALIKE_WORDS, NearCopies
 from gnnretrieval.data.inspection.problems import Problem
 from gnnretrieval.data.inspection.report import DatasetReport
 from gnnretrieval.data.inspection.text_figures import NearDuplicateTexts, Tokens
+from gnnretrieval.errors import counted
 
 LONG_PASSAGE = 200  # words: about 256 word pieces, where common encoders truncate
 FEW_TEST_QUERIES = 100  # with fewer, the difference of two systems is seldom significant
@@ -121,12 +122,12 @@ def _of_near_duplicates(near: NearDuplicateTexts) -> Iterator[str]:
 
 
 def _of_tokens(tokens: Tokens) -> Iterator[str]:
-    for name, counted, least in (("passages", tokens.passages, MUCH), ("queries", tokens.queries, MUCH_OF_QUERIES)):
-        if counted.share_cut >= least:
+    for name, lengths, least in (("passages", tokens.passages, MUCH), ("queries", tokens.queries, MUCH_OF_QUERIES)):
+        if lengths.share_cut >= least:
             remedy = "raise --max-tokens if the encoder can, or split them" if name == "passages" else "shorten them"
             yield (
-                f"Of the {name}, {counted.share_cut:.0%} are truncated at {counted.limit} tokens, and"
-                f" {counted.share_lost:.0%} of all tokens are never read: {remedy}."
+                f"Of the {name}, {lengths.share_cut:.0%} are truncated at {lengths.limit} tokens, and"
+                f" {lengths.share_lost:.0%} of all tokens are never read: {remedy}."
             )
 
 
@@ -150,7 +151,7 @@ def _of_missing_splits(splits: Mapping[str, SplitFigures]) -> Iterator[str]:
             yield f"There is no {name} split to {use}: add judgements in {name}.tsv."
     if "test" in splits and splits["test"].queries < FEW_TEST_QUERIES:
         yield (
-            f"The test split is too small to tell systems apart ({splits['test'].queries} queries):"
+            f"The test split is too small to tell systems apart ({counted(splits['test'].queries, 'query')}):"
             f" judge at least {FEW_TEST_QUERIES}."
         )
 

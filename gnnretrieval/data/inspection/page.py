@@ -11,6 +11,7 @@ from gnnretrieval.data.inspection.report import DatasetReport, FilesReport
 from gnnretrieval.data.inspection.scan import FileFigures
 from gnnretrieval.data.inspection.text import cut_in_words, near_copies_in_words, near_copy_rows, shown_grades
 from gnnretrieval.data.inspection.text_figures import NamedText, NearDuplicateTexts
+from gnnretrieval.errors import counted
 from gnnretrieval.pages.html import Card, Figure, Html, figures, page, paragraph, section, short, table, tiles, warnings
 from gnnretrieval.pages.plots import bar_plot
 
@@ -25,8 +26,8 @@ def page_of(report: DatasetReport) -> str:
     """The page of the figures of a dataset."""
     return page(
         _title(report),
-        f"{report.passages:,} passages, {report.queries:,} queries, splits: {', '.join(report.splits)}. "
-        f"Hash {report.hash[:12]}.",
+        f"{counted(report.passages, 'passage')}, {counted(report.queries, 'query')}, "
+        f"splits: {', '.join(report.splits)}. Hash {report.hash[:12]}.",
         warnings(report.warnings),
         tiles(_tiles(report)),
         figures(_plots(report)),
@@ -44,9 +45,9 @@ def _tiles(report: DatasetReport) -> Iterator[tuple[str, str]]:
     yield f"{report.words_per_passage.median:,}", "words per passage (median)"
     yield f"{report.words_per_query.median:,}", "words per query (median)"
     if report.tokens:
-        for name, counted in (("passages", report.tokens.passages), ("queries", report.tokens.queries)):
-            limit = "" if counted.limit is None else f" at {counted.limit:,} tokens"
-            yield f"{counted.share_cut:.1%}", f"of {name} are truncated{limit}"
+        for name, lengths in (("passages", report.tokens.passages), ("queries", report.tokens.queries)):
+            limit = "" if lengths.limit is None else f" at {lengths.limit:,} tokens"
+            yield f"{lengths.share_cut:.1%}", f"of {name} are truncated{limit}"
     per_passage = report.queries_per_passage
     yield f"{per_passage.mean:.2f}", f"questions per passage; at most {per_passage.max:,}"
     yield f"{per_passage.share_without:.1%}", "of passages relevant to no question"

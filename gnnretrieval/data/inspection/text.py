@@ -9,6 +9,7 @@ from gnnretrieval.data.inspection.problems import Problem
 from gnnretrieval.data.inspection.quantiles import Spread
 from gnnretrieval.data.inspection.report import DatasetReport, FilesReport
 from gnnretrieval.data.inspection.text_figures import NearTextPair, TokenLengths, Tokens
+from gnnretrieval.errors import counted
 
 _LABEL = 25
 _SHOWN = 84  # characters of an example's text
@@ -44,14 +45,14 @@ def shown_grades(grades: Mapping[str, int]) -> str:
     return ", ".join(f"{grade}: {count:,}" for grade, count in grades.items())
 
 
-def cut_in_words(counted: TokenLengths) -> str:
+def cut_in_words(lengths: TokenLengths) -> str:
     """How much an encoder truncates, as text."""
-    if counted.limit is None:
+    if lengths.limit is None:
         return "none is truncated: the encoder has no limit"
-    if not counted.cut:
-        return f"none is truncated at {counted.limit:,}"
-    lost = f"{counted.share_lost:.1%} of all tokens are lost"
-    return f"{counted.share_cut:.1%} are truncated at {counted.limit:,}, {lost}"
+    if not lengths.cut:
+        return f"none is truncated at {lengths.limit:,}"
+    lost = f"{lengths.share_lost:.1%} of all tokens are lost"
+    return f"{lengths.share_cut:.1%} are truncated at {lengths.limit:,}, {lost}"
 
 
 def near_copy_rows(copies: Sequence[NearCopies]) -> tuple[list[str], list[list[str]]]:
@@ -103,9 +104,9 @@ def _tokens(tokens: Tokens | None) -> Iterator[str]:
     if tokens is None:
         return
     yield f"\nTokens, as {tokens.encoder} reads them"
-    for name, counted in (("passages", tokens.passages), ("queries", tokens.queries)):
-        sample = f" (a sample of {counted.texts:,})" if counted.texts < counted.of else ""
-        yield _line(name, f"{_spread(counted)}; {cut_in_words(counted)}{sample}")
+    for name, lengths in (("passages", tokens.passages), ("queries", tokens.queries)):
+        sample = f" (a sample of {lengths.texts:,})" if lengths.texts < lengths.of else ""
+        yield _line(name, f"{_spread(lengths)}; {cut_in_words(lengths)}{sample}")
 
 
 def _judgements(figures: DatasetReport) -> Iterator[str]:
@@ -147,7 +148,7 @@ def _duplicates(figures: DatasetReport) -> Iterator[str]:
         yield _line(
             f"near-duplicate {name}",
             f"{least}{texts.near:,} of {texts.compared:,}{sample} ({texts.share:.1%})"
-            + (f", in {texts.pairs:,} pair{'s' if texts.pairs > 1 else ''}" if texts.pairs else ""),
+            + (f", in {counted(texts.pairs, 'pair')}" if texts.pairs else ""),
         )
         yield from _examples(texts.examples)
 
@@ -197,7 +198,7 @@ def _problems(problems: Sequence[Problem]) -> Iterator[str]:
     for problem in problems:
         severity = "error: " if problem.is_error else ""
         of_file = problem.lines[0].line is None
-        lines = "" if of_file else f", {problem.count:,} line{'s' if problem.count > 1 else ''}"
+        lines = "" if of_file else f", {counted(problem.count, 'line')}"
         yield f"  {severity}{problem.kind} in {problem.file}{lines}"
         for line in problem.lines:
             place = problem.file if line.line is None else f"{problem.file}:{line.line}"

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from gnnretrieval.data.lines import LARGE_FILE, LONGEST_LINE, MARK, require_short, unzipped
 from gnnretrieval.data.runs.ranking import Ranking, Run
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 from gnnretrieval.progress import progress
 
 COLUMNS = "query id, Q0, passage id, rank, score, tag"
@@ -255,7 +255,7 @@ def _fault(line: bytes, layout: _Layout) -> str | None:
         hint = "Was it cut off?" if len(fields) < layout.width else "Do ids or the tag contain spaces?"
         if len(fields) == 4:
             hint = "Four columns are qrels: give the run here and the qrels in their own place."
-        return f"found {len(fields)} columns, wanted {wanted}. {hint}"
+        return f"found {counted(len(fields), 'column')}, wanted {wanted}. {hint}"
     if fields and layout.score is not None and _numbers([fields[layout.score]]) is None:
         return f"score {fields[layout.score].decode()!r} is not a number: correct or delete this line."
     if fields and layout.score is None and _whole_numbers([fields[layout.rank]]) is None:

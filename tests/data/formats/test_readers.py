@@ -289,7 +289,7 @@ def test_a_split_is_a_word_of_the_name(name, split):
         (
             "collection.tsv",
             "0\ttext\n1 text\n",
-            r":2: found 1 columns, wanted 2 separated by tabs.*Are they separated by",
+            r":2: found 1 column, wanted 2 separated by tabs.*Are they separated by",
         ),
         (
             "psgs_w100.tsv",
@@ -337,9 +337,9 @@ def test_a_split_is_a_word_of_the_name(name, split):
             "<top>\n<num> 1\n<title> a\n<num> 2\n<title> b\n</top>\n",
             r":4: the topic that begins on line 1 has a second <num> here: is a </top> missing\?",
         ),
-        ("qrels.test.tsv", "q 0 d yes\n", r"no known format has lines of 1 columns|wanted an integer"),
+        ("qrels.test.tsv", "q 0 d yes\n", r"no known format has lines of 1 column|wanted an integer"),
         ("qrels.test.tsv", "q 0 d 1\nq 0 d 1.5\n", r":2: found relevance '1.5', wanted an integer"),
-        ("docs.csv", "id,text\n1,2,3\n", r":2: found 3 columns, and the header has 2"),
+        ("docs.csv", "id,text\n1,2,3\n", r":2: found 3 columns, the header has 2"),
         ("docs.csv", "id,text,id\n", r":1: two columns have one name"),
         ("docs.csv", "id,text,ID\n", r":1: two columns have one name: id, text, ID"),
         ("things.jsonl", '{"_id": "1", "text": "x"}\n', r"may be passages or queries: name the format"),
