@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
+from gnnretrieval.errors import counted
 from gnnretrieval.pages.reports import Figures, Report
 
 BINS = 10  # of the histograms of probabilities
@@ -131,7 +132,7 @@ class MiningReport(Report, _Part):
 
 
 def _listed(title: str, counts: Mapping[str, int]) -> list[str]:
-    return [f"  {title}: {count:,} {what}" for what, count in counts.items()]
+    return [f"  {title}: {counted(count, what.replace('queries', 'query', 1), what)}" for what, count in counts.items()]
 
 
 def _drawn(title: str, probabilities: Probabilities) -> list[str]:

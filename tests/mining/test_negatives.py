@@ -71,10 +71,10 @@ def test_a_query_that_is_a_passage_is_no_negative_of_its_own(dataset, tmp_path):
 
 def test_queries_without_answers_are_counted_and_keep_their_candidates(dataset, tmp_path, said):
     made = mine_negatives(dataset, NegativeSettings(answers="drop", split="dev"), tmp_path / "negatives")
-    assert "1 queries without answers: none of their candidates is dropped for one" in said
+    assert "1 query without answers: none of their candidates is dropped for one" in said
     (example,) = made.examples()
     assert example.negatives == ()
-    assert "1 queries without a negative" in said
+    assert "1 query without a negative" in said
 
 
 def test_by_features_they_are_the_exact_top_k_without_the_relevant(tiny_dataset, tiny_features, tmp_path):
@@ -126,8 +126,8 @@ def test_fewer_than_asked_are_kept_as_they_are_and_said(dataset, tmp_path, said)
     made = mine_negatives(dataset, NegativeSettings(negatives=4), tmp_path / "negatives")
     (example,) = made.examples()
     assert len(example.negatives) == 3
-    assert "1 queries with fewer than 4 negatives" in said
-    assert "1 queries that found fewer than 100 passages" in said
+    assert "1 query with fewer than 4 negatives" in said
+    assert "1 query that found fewer than 100 passages" in said
 
 
 def test_more_ranks_than_passages_are_all_passages(dataset, tiny_dataset, tiny_features, tmp_path):
