@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from gnnretrieval.data.formats.table import PARQUET, opened
 from gnnretrieval.data.lines import decoded, excerpt, raw_lines, read_lines, require_characters
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 from gnnretrieval.feedback.columns import columns_of
 from gnnretrieval.feedback.values import (
     BadValue,
@@ -142,7 +142,8 @@ class EventLog:
             columns, rows = opened(self.path)
             for number, row in rows:
                 if len(row) != len(columns):
-                    raise InputError(f"found {len(row)} columns, and the header has {len(columns)}.", self.path, number)
+                    found = f"found {counted(len(row), 'column')}, and the header has {len(columns)}."
+                    raise InputError(found, self.path, number)
                 yield number, dict(zip(columns, row, strict=True))
             return
         for number, raw in raw_lines(self.path, WANTED):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gnnretrieval.data.lines import read_lines
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 from gnnretrieval.feedback.judging import Judgement
 
 _FILE = "judgements.tsv"
@@ -67,7 +67,7 @@ def read_judgements(directory: Path, split: str) -> dict[str, list[JudgedPair]]:
         cells = line.split("\t")
         if len(cells) != len(_COLUMNS):
             raise InputError(
-                f"found {len(cells)} columns, wanted {len(_COLUMNS)}. Import the logs again.", path, number
+                f"found {counted(len(cells), 'column')}, wanted {len(_COLUMNS)}. Import the logs again.", path, number
             )
         row = dict(zip(_COLUMNS, cells, strict=True))
         if row["split"] == split:

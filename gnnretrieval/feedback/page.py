@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gnnretrieval.errors import counted
 from gnnretrieval.feedback.report import (
     FeedbackReport,
     Rows,
@@ -23,12 +24,12 @@ def page_of(report: FeedbackReport) -> str:
     logs = [[log.name, *_columns(log.columns)] for log in report.logs]
     return page(
         "Feedback: the import",
-        f"{cleaning.events:,} events, {report.begins} to {report.ends}.",
+        f"{counted(cleaning.events, 'event')}, {report.begins} to {report.ends}.",
         warnings(report.warnings),
         tiles(
             [
                 (f"{cleaning.impressions:,}", "impressions, one a session and question"),
-                (f"{cleaning.questions:,}", f"questions, in {cleaning.spellings:,} spellings"),
+                (f"{cleaning.questions:,}", f"questions, in {counted(cleaning.spellings, 'spelling')}"),
                 *((f"{count:,}", f"labels of {split}") for split, count in labels.items()),
             ]
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gnnretrieval.errors import counted
 from gnnretrieval.feedback.cleaning import CleaningFigures
 from gnnretrieval.feedback.click_rates import ClickRates
 from gnnretrieval.feedback.propensities import PositionFigures
@@ -79,17 +80,18 @@ class FeedbackReport(Report):
     def to_text(self) -> str:
         """The figures as aligned lines."""
         cleaning = self.cleaning
-        lines = [f"{cleaning.events:,} events, {self.begins} to {self.ends}"]
+        lines = [f"{counted(cleaning.events, 'event')}, {self.begins} to {self.ends}"]
         for log in self.logs:
             taken = ", ".join(f"{field} = {name}" for field, name in log.columns.items())
             lines.append(f"  {log.name}: {taken}" + ("" if log.has_lists else " (clicks only)"))
         lines += ["", "Dropped or merged", *(f"  {line}" for line in dropped_in_words(self)), ""]
         lines.append(
-            f"{cleaning.impressions:,} impressions (one a session and question) of {cleaning.sessions:,} sessions: "
-            f"{cleaning.questions:,} questions in {cleaning.spellings:,} spellings"
+            f"{counted(cleaning.impressions, 'impression')} (one a session and question) of "
+            f"{counted(cleaning.sessions, 'session')}: {counted(cleaning.questions, 'question')} in "
+            f"{counted(cleaning.spellings, 'spelling')}"
         )
         if cleaning.redacted_questions:
-            lines.append(f"personal data was masked in {cleaning.redacted_questions:,} events")
+            lines.append(f"personal data was masked in {counted(cleaning.redacted_questions, 'event')}")
         lines += [
             "",
             "Position bias: how often a position is examined, against the first",
@@ -116,7 +118,7 @@ def dropped_in_words(report: FeedbackReport) -> list[str]:
     counts = report.cleaning.as_json()
     lines = [f"{counts[name]:,} {what.format(**counts)}" for name, what in _DROPPED.items() if counts[name]]
     if report.later_of_earlier:
-        lines.append(f"{report.later_of_earlier:,} impressions of a question that an earlier split has")
+        lines.append(f"{counted(report.later_of_earlier, 'impression')} of a question that an earlier split has")
     return lines or ["nothing"]
 
 
