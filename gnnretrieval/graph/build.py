@@ -17,7 +17,7 @@ from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.encoders.pair_shards import seen_by_workers
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.errors import GnnRetrievalError, InputError, counted
 from gnnretrieval.graph.edges.features import write_cheap_features
 from gnnretrieval.graph.edges.labels import arrays_before_labels, with_labels
 from gnnretrieval.graph.edges.neighbor_shards import NeighborShards, judged_queries
@@ -238,7 +238,7 @@ def require_k(k: int, dataset: Dataset) -> None:
     """Refuse a ``k`` above the number of passages."""
     if k > len(dataset.passage_ids):
         raise GnnRetrievalError(
-            f"k is {k}, but {dataset.path} has only {len(dataset.passage_ids)} passages: give a smaller k."
+            f"k is {k}, but {dataset.path} has only {counted(len(dataset.passage_ids), 'passage')}: give a smaller k."
         )
 
 

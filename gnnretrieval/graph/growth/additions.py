@@ -18,7 +18,7 @@ from gnnretrieval.encoders.settings import VECTORS
 from gnnretrieval.encoders.text_encoder import TextEncoder
 from gnnretrieval.encoders.vector_file import open_vectors
 from gnnretrieval.encoders.vectors import as_kept
-from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError, counted
 from gnnretrieval.graph.edges.sources import EDGE_SOURCES
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.progress import progress
@@ -215,7 +215,8 @@ class _Encoding:
                     vectors[row], filled[row] = vector, True
         if not filled.all():
             missing = ids[int((~filled).argmax())]
-            raise InputError(f"{int((~filled).sum()):,} vectors are missing, such as that of {missing!r}.", Path(path))
+            lack = counted(int((~filled).sum()), "vector is missing", "vectors are missing")
+            raise InputError(f"{lack}, such as that of {missing!r}.", Path(path))
 
     def _opened(self, side: str) -> Any:
         if self._encoder is None:

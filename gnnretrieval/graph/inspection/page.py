@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gnnretrieval.errors import counted
 from gnnretrieval.graph.inspection.overlap import Overlap
 from gnnretrieval.graph.inspection.plots import plots_of
 from gnnretrieval.graph.inspection.report import GraphReport
@@ -21,8 +22,8 @@ def page_of(report: GraphReport) -> str:
 def summary_of(report: GraphReport) -> str:
     """Size, encoder and edge features of the graph, in a line."""
     return (
-        f"{report.passages:,} passages, {report.queries:,} queries, k = {report.k}: {report.edges:,} edges. "
-        f"{report.dimension} dimensions by {report.encoder}; edge features: "
+        f"{counted(report.passages, 'passage')}, {counted(report.queries, 'query')}, k = {report.k}: "
+        f"{counted(report.edges, 'edge')}. {report.dimension} dimensions by {report.encoder}; edge features: "
         f"{', '.join(report.edge_features) or 'none'}."
     )
 
@@ -53,7 +54,7 @@ def _tables(report: GraphReport) -> Iterator[Html]:
     near = report.near_duplicates
     for what, pairs in (("queries", near.queries), ("passages", near.passages)):
         rows = [(f"{example.cosine:.3f}", *(short(side.text) for side in example.pair)) for example in pairs.examples]
-        title = f"Near-duplicate {what}: {pairs.pairs:,} pairs of cosine {near.threshold:g} or more"
+        title = f"Near-duplicate {what}: {counted(pairs.pairs, 'pair')} of cosine {near.threshold:g} or more"
         yield section(title, table(("cosine", "one", "other"), rows, numbers=[0]))
     if report.agreement is not None:
         disagreeing = [

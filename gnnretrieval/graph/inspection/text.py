@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping
 
+from gnnretrieval.errors import counted
 from gnnretrieval.graph.inspection.agreement import Agreement
 from gnnretrieval.graph.inspection.connectivity import PERCENTILES, Percentiles
 from gnnretrieval.graph.inspection.near_duplicates import NearDuplicates
@@ -22,7 +23,8 @@ def format_graph(figures: GraphReport) -> str:
     """Aligned lines of the figures of a graph, warnings last."""
     return "\n".join(
         [
-            f"{figures.passages:,} passages, {figures.queries:,} queries, k = {figures.k}: {figures.edges:,} edges",
+            f"{counted(figures.passages, 'passage')}, {counted(figures.queries, 'query')}, k = {figures.k}: "
+            f"{counted(figures.edges, 'edge')}",
             f"{figures.dimension} dimensions by {figures.encoder}; edge features: "
             f"{', '.join(figures.edge_features) or 'none'}",
             *_connectivity(figures),
@@ -89,10 +91,10 @@ def _agreement(figures: Agreement | None) -> Iterator[str]:
     )
     yield _line("cosine, same passage", f"mean {figures.mean:.3f}, {_spread(figures, '.2f')}")
     yield _line("cosine, random pairs", f"mean {figures.random.mean:.3f}, {_spread(figures.random, '.2f')}")
-    counted = f"{figures.passages:,} passages with two questions or more"
+    over = f"{counted(figures.passages, 'passage')} with two questions or more"
     if figures.passages < figures.passages_in_all:
-        counted += f", sampled from {figures.passages_in_all:,}"
-    yield _line("counted over", f"{counted}; {figures.share_of_queries:.1%} of the queries")
+        over += f", sampled from {figures.passages_in_all:,}"
+    yield _line("counted over", f"{over}; {figures.share_of_queries:.1%} of the queries")
     for line in textwrap.wrap(figures.meaning, _WIDTH):
         yield f"  {line}"
     for number, passage in enumerate(figures.disagreeing):
@@ -111,7 +113,7 @@ def _duplicates(figures: NearDuplicates) -> Iterator[str]:
         yield _line(
             name,
             f"{near.near:,} of {near.compared:,}{retrieved} ({near.share:.1%}){sample}: "
-            f"{near.pairs:,} pairs, {near.same_text:,} with the same text",
+            f"{counted(near.pairs, 'pair')}, {near.same_text:,} with the same text",
         )
         for example in near.examples:
             for number, side in enumerate(example.pair):
