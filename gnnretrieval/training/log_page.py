@@ -11,7 +11,7 @@ from typing import NamedTuple
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from gnnretrieval.data.lines import excerpt, read_lines
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 from gnnretrieval.pages.axes import Axis
 from gnnretrieval.pages.html import Figure, Html, element, figures, page, require_page_place, section, table, write_page
 from gnnretrieval.pages.plots import Line, line_plot
@@ -126,7 +126,7 @@ def summary_of(log: TrainingLog) -> str:
     """Steps, last loss and best measurement, in a line."""
     records: list[StepRecord | DevRecord] = [*log.steps, *log.measurements]
     last = max(records, key=lambda record: record.step)
-    parts = [f"{last.step:,} steps, {last.epoch:g} epochs"]
+    parts = [f"{counted(last.step, 'step')}, {last.epoch:g} epochs"]
     if log.steps:
         parts.append(f"loss {smoothed([record.loss for record in log.steps])[-1]:.4f}, smoothed")
     if log.best:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnretrieval.encoders.trained import CROSS_ENCODER, ENCODER, GNN_ENCODER, READER
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.errors import ArtifactError, counted
 from gnnretrieval.storage.artifacts import Artifact, open_artifact
 from gnnretrieval.training.encoder.loop import LOG
 from gnnretrieval.training.gnn.selection import what_was_kept
@@ -58,7 +58,7 @@ def inspection_lines(report: dict[str, Any]) -> list[str]:
             for what in ("passages", "queries", "positives", "negatives")
             if what in examples
         ),
-        f"{train['epochs']} epochs, batch size {train['batch_size']}, {train['optimizer']} "
+        f"{counted(train['epochs'], 'epoch')}, batch size {train['batch_size']}, {train['optimizer']} "
         f"{train['learning_rate']:g}, seed {report['seed']}" + (f", loss {train['loss']}" if "loss" in train else ""),
     ]
     if "encoder" in report and "shared" in train:
@@ -102,9 +102,9 @@ def _lines_of_gnn(report: dict[str, Any]) -> list[str]:
         f"gnn-encoder over {report['encoder']['checkpoint']}, which {learns}; {report['dimension']} dimensions",
         f"trained on {report['dataset']}, edge features: {', '.join(report['edge_features']) or 'none'}",
     ]
-    on = f"dev: {dev['queries']:,} questions of {dev['split']} among {dev['passages']:,} passages"
+    on = f"dev: {counted(dev['queries'], 'question')} of {dev['split']} among {dev['passages']:,} passages"
     few = dev.get("cross_validated", 0)
-    beside = f", and {few:,} cross-validated training questions" if few else ""
+    beside = f", and {counted(few, 'cross-validated training question')}" if few else ""
     if "joint" in dev:  # layer = linear: the log is that of the query encoder's training
         return [*lines, f"layer linear, seed {report['seed']}", on + beside, *_lines_of_joint(report)]
     if "kept" in dev:
@@ -115,8 +115,9 @@ def _lines_of_gnn(report: dict[str, Any]) -> list[str]:
             lines.append(f"{mark} {100 * record['gain']:>+8.1f}   {values}   {record['rung']}")
     else:
         lines += [
-            f"at most {train['epochs']} epochs, {train['batch_size']} queries per step, β {train['mask_ratio']:g} by "
-            f"{train['mask_unit']}, learning rate {train['learning_rate']:g}, seed {report['seed']}",
+            f"at most {counted(train['epochs'], 'epoch')}, {train['batch_size']} queries per step, "
+            f"β {train['mask_ratio']:g} by {train['mask_unit']}, learning rate {train['learning_rate']:g}, "
+            f"seed {report['seed']}",
             on,
         ]
         lines += _lines_by_epoch(report["history"], dev["best"]["epoch"])
@@ -136,8 +137,8 @@ def _lines_of_joint(report: dict[str, Any]) -> list[str]:
     few = joint.get("beside", 0)
     beside = f"; {few:,} training questions are measured too" if few else ""
     return [
-        f"at most {train['epochs']} epochs of the query encoder, {train['batch_size']} queries per step, learning rate "
-        f"{train['learning_rate']:g}{beside}",
+        f"at most {counted(train['epochs'], 'epoch')} of the query encoder, {train['batch_size']} queries per step, "
+        f"learning rate {train['learning_rate']:g}{beside}",
         *_lines_by_epoch(report["history"], joint["epoch"]),
         f"gain of the frozen encoder {100 * frozen['gain']:+.1f} (p = {frozen['p']:.2g})",
         f"gain of the query encoder over that {100 * joint['gain']:+.1f} {error} "

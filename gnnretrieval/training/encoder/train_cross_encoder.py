@@ -10,6 +10,7 @@ import numpy as np
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.encoders.trained import CROSS_ENCODER, MODEL
+from gnnretrieval.errors import counted
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.platform.devices import as_device
 from gnnretrieval.progress import say
@@ -75,7 +76,7 @@ def train_cross_encoder(
         )
         held_out = {example.query for example in dev_part}
         task = CrossEncoderTask([e for e in train_part if e.query not in held_out], dev_part, texts, tower, settings)
-        say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps per epoch")
+        say(f"training on {counted(len(task.examples), 'query')}, {counted(task.steps_per_epoch, 'step')} per epoch")
         best = EncoderLoop({PAIR: tower}, task, settings, directory, as_device(device), ranks).run()
         if not ranks.first:
             return {}

@@ -17,7 +17,7 @@ from gnnretrieval.encoders.loading import weights_dtype
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.trained import ENCODER, PASSAGE, QUERY, RE_RANKER
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.errors import GnnRetrievalError, counted
 from gnnretrieval.mining.examples import Example, Examples
 from gnnretrieval.platform.devices import as_device
 from gnnretrieval.progress import say
@@ -127,7 +127,7 @@ def _train(
     """Train into ``directory``; returns the artifact's metadata."""
     dev = dev_queries(dataset, split, settings.seed)
     if dev.hidden:
-        say(f"{len(dev.hidden):,} training queries are held out as dev queries")
+        say(f"{counted(len(dev.hidden), 'training query is', 'training queries are')} held out as dev queries")
     labelled = labelled_examples(dataset, split, dev.hidden) if labels else []
     examples = _training_examples(labelled, mined, dev, settings.query_share)
     common: dict[str, Any] = {"pooling": settings.pooling, "dropout": settings.dropout}
@@ -156,8 +156,9 @@ def _train(
     task = _task(dataset, dev, examples, texts, towers, start.similarity, settings, vectors, pair)
     short = sum(len(example.negatives) < settings.hard_negatives for example in task.examples)
     if short and not whole_corpus:
-        say(f"{short:,} queries have fewer than {settings.hard_negatives} hard negatives: they use all they have")
-    say(f"training on {len(task.examples):,} queries, {task.steps_per_epoch:,} steps per epoch")
+        lack = counted(short, "query has", "queries have")
+        say(f"{lack} fewer than {settings.hard_negatives} hard negatives: they use all they have")
+    say(f"training on {counted(len(task.examples), 'query')}, {counted(task.steps_per_epoch, 'step')} per epoch")
     trained: dict[str, Tower] = dict(towers) if vectors is None else {QUERY: towers[QUERY]}
     trained |= {} if pair is None else {PAIR: pair}
     best = EncoderLoop(trained, task, settings, directory, device, ranks).run()
@@ -165,7 +166,7 @@ def _train(
     if not ranks.first:
         return {}
     if isinstance(task, SentenceTask) and task.sentences_cut:
-        say(f"{task.sentences_cut:,} sentences are cut off by the limit of tokens")
+        say(f"{counted(task.sentences_cut, 'sentence is cut', 'sentences are cut')} off by the limit of tokens")
     if pair is not None:
         pair.save(directory / RE_RANKER)
     assert isinstance(task.dev, RetrievalDev)

@@ -11,7 +11,7 @@ from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.learned_from import write_learned_from
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import ENCODER, PASSAGE
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.errors import GnnRetrievalError, counted
 from gnnretrieval.platform.devices import as_device
 from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact
@@ -61,7 +61,7 @@ def pretrain(
         held_out = min(settings.dev_queries, len(texts) // 10 or 1)
         dev, rest = ([texts[row] for row in part] for part in (order[:held_out], order[held_out:]))
         task = PretrainTask(rest, dev, tower, settings)
-        say(f"training on {len(rest):,} passages, {task.steps_per_epoch:,} steps per epoch")
+        say(f"training on {counted(len(rest), 'passage')}, {counted(task.steps_per_epoch, 'step')} per epoch")
         best = EncoderLoop({TEXT: tower}, task, settings, directory, as_device(device), ranks).run()
         if not ranks.first:
             return {}

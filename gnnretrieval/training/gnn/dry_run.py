@@ -15,6 +15,7 @@ import torch
 
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.features import Features
+from gnnretrieval.errors import counted
 from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Examples
@@ -230,8 +231,8 @@ def dry_run_lines(figures: dict[str, Any], settings: TrainSettings) -> list[str]
     memory = figures["memory"]
     if settings.layer == "linear" and not settings.is_joint:
         return [
-            f"{figures['queries']:,} training queries, {figures['dev_queries']:,} dev queries",
-            f"{figures['steps']:,} steps of heads, {figures['step_seconds']:.3g} s each; at most "
+            f"{counted(figures['queries'], 'training query')}, {counted(figures['dev_queries'], 'dev query')}",
+            f"{counted(figures['steps'], 'step')} of heads, {figures['step_seconds']:.3g} s each; at most "
             f"{MOST_SETTINGS} settings, each measured on dev in {figures['dev_seconds']:.3g} s: "
             f"{in_time(3600 * figures['hours'])} in all",
             f"peak memory of the process so far {_gib(memory['peak'])}; about {_gib(memory['estimate'])} for the "
@@ -241,11 +242,11 @@ def dry_run_lines(figures: dict[str, Any], settings: TrainSettings) -> list[str]
     estimate = "" if memory["estimate"] is None else f"; {_gib(memory['estimate'])} by the formula"
     stops, most = "", "up to " if settings.layer == "linear" else ""
     if settings.patience is not None:
-        stops = f"; it may stop early, after {settings.patience} epochs without a better one"
+        stops = f"; it may stop early, after {counted(settings.patience, 'epoch')} without a better one"
     return [
-        f"{figures['queries']:,} training queries, {figures['dev_queries']:,} dev queries",
-        f"{settings.epochs} epochs of {figures['steps_per_epoch']:,} steps: {figures['steps']:,} steps of "
-        f"{settings.batch_size} queries, each against {most}{figures['candidates']:,} passages",
+        f"{counted(figures['queries'], 'training query')}, {counted(figures['dev_queries'], 'dev query')}",
+        f"{counted(settings.epochs, 'epoch')} of {counted(figures['steps_per_epoch'], 'step')}: {figures['steps']:,} "
+        f"steps of {counted(settings.batch_size, 'query')}, each against {most}{figures['candidates']:,} passages",
         f"{figures['step_seconds']:.3g} s per step, about {figures['dev_seconds']:.3g} s per measurement on dev: "
         f"{in_time(3600 * figures['hours'])} in all{stops}",
         f"peak memory of the process in {figures['timed_steps']} steps {_gib(memory['peak'])}{estimate}",

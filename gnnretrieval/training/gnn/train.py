@@ -15,7 +15,7 @@ from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.data.runs.trec import are_writable, write_run
 from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.encoders.trained import JOINT, PASSAGE, QUERY
-from gnnretrieval.errors import ArtifactError, GnnRetrievalError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, counted
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.mining.examples import Examples
@@ -367,6 +367,6 @@ def _say_how_it_chooses(held_out: HeldOut) -> None:
         return
     passages, topics, single = np.bincount(held_out.parts, minlength=3).tolist()
     say(
-        f"no dev split: {count:,} training queries are held out: {passages:,} by passage, {topics:,} by topic, "
-        f"{single:,} single ones. A dev split like your future questions would be better"
+        f"no dev split: {counted(count, 'training query is', 'training queries are')} held out: {passages:,} by "
+        f"passage, {topics:,} by topic, {single:,} single ones. A dev split like your future questions would be better"
     )
