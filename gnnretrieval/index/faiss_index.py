@@ -19,7 +19,7 @@ from gnnretrieval.encoders.features import Features, encoder_records, open_featu
 from gnnretrieval.encoders.part_files import SENTENCE_STARTS
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.errors import ArtifactError, InputError, counted
 from gnnretrieval.index.building import IndexPlan, joined, open_shards, plan_of, shard_files, write_shards
 from gnnretrieval.index.engines import Engine, EngineName, FaissEngine, TorchEngine
 from gnnretrieval.index.faiss_files import require_fits
@@ -68,7 +68,7 @@ class Index(Artifact):
         return build_index(source, out, settings, overwrite=overwrite)
 
     def __repr__(self) -> str:
-        kind = f"{self.meta['num_passages']:,} passages by {self.meta['system']}, {self.config['factory']}"
+        kind = f"{counted(self.meta['num_passages'], 'passage')} by {self.meta['system']}, {self.config['factory']}"
         return f"Index({str(self.path)!r}: {kind})"
 
     def inspect(self) -> IndexReport:

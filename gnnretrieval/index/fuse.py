@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import Run, rank
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 
 Method = Literal["rrf", "weighted"]
 K = 60  # the value of Cormack et al.
@@ -57,7 +57,7 @@ def require_weights(weights: Sequence[float], runs: int) -> None:
         InputError: There is another number of weights, one is negative or not finite, or all are 0.
     """
     if len(weights) != runs:
-        raise InputError(f"{len(weights)} weights for {runs} runs: give one per run.")
+        raise InputError(f"{counted(len(weights), 'weight')} for {runs} runs: give one per run.")
     if any(not 0 <= weight < float("inf") for weight in weights) or not any(weights):
         raise InputError(
             f"weights {', '.join(f'{weight:g}' for weight in weights)}: give numbers from 0 on, not all 0."

@@ -20,6 +20,7 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.features import KIND as FEATURES
 from gnnretrieval.encoders.features import open_features
 from gnnretrieval.encoders.part_files import SENTENCE_STARTS, SENTENCES, TOKEN_IDS, TOKEN_STARTS, TOKENS
+from gnnretrieval.errors import counted
 from gnnretrieval.graph.build import open_bm25
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND as GRAPH
@@ -139,7 +140,7 @@ def _say_other_names(places: Sequence[Path]) -> None:
     for own in names.values():
         if (more := own[0].stat().st_nlink - len(own)) > 0:
             say(
-                f"{own[0]}: {more:,} other artifact{'s share' if more > 1 else ' shares'} this file and will still "
+                f"{own[0]}: {counted(more, 'other artifact shares', 'other artifacts share')} this file and will still "
                 "hold the texts. Purge the index of each too."
             )
 
@@ -184,7 +185,7 @@ def _purge_one(
     inputs = {name: renamed[value] for name, value in artifact.meta["inputs"].items() if value in renamed}
     update_artifact(artifact, kind, change=change, inputs=inputs or None, write=write)
     shared.setdefault(before, place / TEXTS)
-    say(f"{place}: the {kind} lost the text and vectors of {len(rows):,} passage{'s' if len(rows) > 1 else ''}")
+    say(f"{place}: the {kind} lost the text and vectors of {counted(len(rows), 'passage')}")
     return _OPEN[kind](place)
 
 

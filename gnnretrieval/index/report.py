@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.errors import ArtifactError, counted
 from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.pages.reports import Figures, Report
 
@@ -99,13 +99,14 @@ class IndexReport(Report):
         shards = f", {self.shards} parts" if self.shards > 1 else ""
         kind = f"{'exact search' if self.exact else self.factory}{shards}"
         setting = f" searched with {self.search}" if self.search else ""
-        lines = [f"{self.path}: {self.passages:,} passages{unit}, {self.bytes / 2**20:.1f} MiB, {kind}{setting}"]
+        size = f"{counted(self.passages, 'passage')}{unit}, {self.bytes / 2**20:.1f} MiB"
+        lines = [f"{self.path}: {size}, {kind}{setting}"]
         if measured := self.measured:
-            cores = f"{measured.threads} core{'s' if measured.threads > 1 else ''}"
             lines.append(
                 f"  recall of exact search @10 {100 * measured.recall_at_10:.1f} %, "
                 f"@100 {100 * measured.recall_at_100:.1f} %; {measured.milliseconds:.2f} ms a question, "
-                f"{measured.queries_per_second:,.0f} questions/s together ({measured.sample}, {cores})"
+                f"{measured.queries_per_second:,.0f} questions/s together ({measured.sample}, "
+                f"{counted(measured.threads, 'core')})"
             )
             if since := measured.updates_since:
                 lines.append(f"  measured before the last {f'{since} updates' if since > 1 else 'update'}")

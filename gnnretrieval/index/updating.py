@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.errors import ArtifactError, InputError, nearest
+from gnnretrieval.errors import ArtifactError, InputError, counted, nearest
 from gnnretrieval.index.building import add_vectors, numbers_itself, open_shards
 from gnnretrieval.index.faiss_index import KIND, REMOVED, ROWS, TEXTS, Index, open_index
 from gnnretrieval.progress import say
@@ -75,7 +75,7 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
         if rows is not None:
             save_array(rewrite(directory, ROWS), rows)
         share_file(source.path / TEXTS, directory / TEXTS)
-        say(f"{len(replaced):,} vectors replaced, {len(added):,} added")
+        say(f"{counted(len(replaced), 'vector')} replaced, {len(added):,} added")
         return {"num_passages": len(vectors) - len(current.removed), **_figures(directory, current)}
 
     inputs = {source.meta["kind"]: source.hash}

@@ -54,7 +54,7 @@ def test_a_weight_of_zero_leaves_the_other_run_as_it_is(method):
     ("arguments", "said"),
     [
         ({"runs": [ONE]}, "two runs or more"),
-        ({"runs": [ONE, TWO], "weights": [1.0]}, "1 weights for 2 runs"),
+        ({"runs": [ONE, TWO], "weights": [1.0]}, "1 weight for 2 runs"),
         ({"runs": [ONE, TWO], "weights": [0.0, 0.0]}, "not all 0"),
         ({"runs": [ONE, TWO], "weights": [-1.0, 1.0]}, "numbers from 0 on"),
         ({"runs": [ONE, TWO], "weights": [float("nan"), 1.0]}, "numbers from 0 on"),
