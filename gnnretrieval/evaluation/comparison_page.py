@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.runs.trec import Run
+from gnnretrieval.errors import counted
 from gnnretrieval.evaluation import comparison_plots as plots
 from gnnretrieval.evaluation.answers import AnswerHits
 from gnnretrieval.evaluation.changed_queries import ChangedQuery, most_changed, relevant_ranks
@@ -86,7 +87,7 @@ def comparison_page(evidence: Evidence, most: int = 10) -> str:
         f"Comparison on {comparison.split}",
         f"{', '.join(evidence.others) or comparison.baseline}"
         + (f" against {comparison.baseline}" if evidence.others else "")
-        + f": {comparison.queries:,} queries of {comparison.split}.",
+        + f": {counted(comparison.queries, 'query')} of {comparison.split}.",
         *comparison_sections(evidence, most),
         section("Provenance", _provenance(evidence)),
     )
@@ -134,7 +135,7 @@ def _changed(evidence: Evidence, values: Mapping[str, Mapping[str, float]], most
     parts = []
     for system, (helped, hurt) in changes.items():
         for kind, group in (("helped", helped), ("hurt", hurt)):
-            title = f"Most {kind} by {system}: {len(group)} questions"
+            title = f"Most {kind} by {system}: {counted(len(group), 'question')}"
             content = _questions(evidence, system, group, texts)
             source_ = evidence.source(system, baseline)
             parts.append(folded(title, content, source_, is_open=system == evidence.others[-1]))

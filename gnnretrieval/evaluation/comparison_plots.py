@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
+from gnnretrieval.errors import counted
 from gnnretrieval.evaluation.compare import Comparison
 from gnnretrieval.pages.axes import Axis
 from gnnretrieval.pages.html import Figure, Html
@@ -34,7 +35,7 @@ def _mean(comparison: Comparison, measure: str, source: Html) -> Figure:
     summary = ", ".join(f"{row.name} {row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in rows)
     return Figure(
         measure,
-        f"Mean over {comparison.queries:,} queries × 100, with its 95 % bootstrap interval.",
+        f"Mean over {counted(comparison.queries, 'query')} × 100, with its 95 % bootstrap interval.",
         dot_plot(f"{measure} × 100: {summary}", rows, Axis(f"{measure} × 100", "{:.4g}".format)),
         source,
     )

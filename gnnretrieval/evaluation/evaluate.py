@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from gnnretrieval.errors import counted
 from gnnretrieval.evaluation.measures import as_run, mean, per_query
 from gnnretrieval.evaluation.names import Measure
 from gnnretrieval.evaluation.significance import bootstrap_interval
@@ -31,7 +32,7 @@ class Evaluation(NamedTuple):
         """One line per measure: mean × 100 and its interval."""
         width = max(map(len, self.measures))
         queries = len(next(iter(self.per_query.values())))
-        lines = [f"{queries:,} queries, x 100, 95 % bootstrap intervals"]
+        lines = [f"{counted(queries, 'query')}, x 100, 95 % bootstrap intervals"]
         for name, value in self.measures.items():
             low, high = self.intervals[name]
             lines.append(f"{name:<{width}}  {100 * value:5.1f}  ({100 * low:.1f} to {100 * high:.1f})")

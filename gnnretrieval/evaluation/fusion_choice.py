@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import Run
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 from gnnretrieval.evaluation.measures import per_query, require_common
 from gnnretrieval.evaluation.names import parse_measures, without_cutoff
 from gnnretrieval.index.fuse import Method, SideBySide
@@ -65,7 +65,7 @@ class FusionChoice(NamedTuple):
         Args:
             names: Names of the two runs.
         """
-        on = f"on {self.queries:,} dev questions, {self.measure} × 100"
+        on = f"on {counted(self.queries, 'dev question')}, {self.measure} × 100"
         if not self.is_fusion:
             better = names[self.weights.index(max(self.weights))]
             return f"{better} alone, {100 * self.value:.1f} {on}: no fusion is better"

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 
+from gnnretrieval.errors import counted
 from gnnretrieval.evaluation.compare import Comparison, Difference
 from gnnretrieval.pages.html import Html, element, join, paragraph, table
 from gnnretrieval.pages.text_table import in_columns
@@ -63,7 +64,7 @@ def _mark(test: Difference | None) -> str:
 
 
 def _caption(comparison: Comparison) -> str:
-    return f"{comparison.split}: {comparison.queries:,} queries, measures × 100"
+    return f"{comparison.split}: {counted(comparison.queries, 'query')}, measures × 100"
 
 
 def _legend(comparison: Comparison, best: str) -> list[str]:
