@@ -12,7 +12,7 @@ from typing import Any
 from gnnretrieval.data import Dataset, make_docstring_corpus
 from gnnretrieval.encoders.checkpoint import directory_on_disk
 from gnnretrieval.encoders.trained import JOINT
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.errors import GnnRetrievalError, InputError, counted
 from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
 from gnnretrieval.recipes.changed_stages import changed_stages
 from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
@@ -206,7 +206,7 @@ def _steps(recipe: Recipe, queries: int, joint: bool) -> str:
     masked = 1.0 if settings.mask_unit == "none" else settings.mask_ratio
     steps = math.ceil(round(masked * queries) / settings.batch_size) or 1
     beside = ", together with the dual-encoder" if settings.is_joint else ""
-    return f"{settings.epochs} epochs of about {steps:,} steps of {settings.batch_size:,} queries{beside}"
+    return f"{counted(settings.epochs, 'epoch')} of about {steps:,} steps of {settings.batch_size:,} queries{beside}"
 
 
 def _memory(recipe: Recipe, sizes: Sizes) -> PlannedMemory:

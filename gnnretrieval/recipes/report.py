@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from gnnretrieval.errors import counted
 from gnnretrieval.evaluation import Comparison
 from gnnretrieval.evaluation.comparison_page import comparison_sections
 from gnnretrieval.evaluation.tables import html_comparison
@@ -95,7 +96,7 @@ def write_report(run: RecipeRun | EncoderRun) -> Path:
         return path
     cards = list(_of_gnn(reported, run) if isinstance(run, RecipeRun) else _of_encoders(reported, run))
     name = reported.comparison.provenance["recipe"]["name"]
-    summary = f"{reported.comparison.queries:,} queries of {reported.comparison.split}, measures × 100."
+    summary = f"{counted(reported.comparison.queries, 'query')} of {reported.comparison.split}, measures × 100."
     first, *further = cards
     head = [_verdict(run), first] if isinstance(run, RecipeRun) else [first]
     write_page(page(f"{name}: the run", summary, *head, *(card.folded() for card in further), inputs=inputs), path)

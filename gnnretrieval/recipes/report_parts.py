@@ -11,7 +11,7 @@ from gnnretrieval.data.inspection.quantiles import Spread
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.trained import GNN_ENCODER
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 from gnnretrieval.evaluation import AnswerHits, Comparison, judged_in, parse_measures
 from gnnretrieval.evaluation.comparison_page import Evidence, Texts
 from gnnretrieval.pages.html import (
@@ -161,7 +161,7 @@ def data(reported: Reported) -> Card:
     seen = inspection.test_passages_in_train_share
     files = ("corpus.jsonl", "queries.jsonl", *(f"{reported.dataset.qrels}/{name}.tsv" for name in inspection.splits))
     head = ("split", "queries", "judgements", "per query", "relevant passages", "queries with a train query's text")
-    repeated = f"{inspection.duplicate_passages:,} passages, {inspection.duplicate_queries:,} queries"
+    repeated = f"{counted(inspection.duplicate_passages, 'passage')}, {counted(inspection.duplicate_queries, 'query')}"
     return section(
         "Data",
         warnings(inspection.warnings),
@@ -211,7 +211,7 @@ def _chosen(artifact: Artifact) -> dict[str, object]:
     dev = artifact.meta["dev"]
     shown: dict[str, object] = {}
     if "queries" in dev:
-        shown["chosen on"] = f"{dev['queries']:,} queries of {dev.get('split', 'dev')}"
+        shown["chosen on"] = f"{counted(dev['queries'], 'query')} of {dev.get('split', 'dev')}"
     if artifact.meta["kind"] != GNN_ENCODER:
         best = dev["best"]
         measured = ", ".join(f"{name} {100 * value:.1f}" for name, value in best["dev"].items())
