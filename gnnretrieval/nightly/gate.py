@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 from torch import Tensor
 
+from gnnretrieval.errors import counted
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.pages.reports import Figures
 from gnnretrieval.recipes.update_settings import UpdateSettings
@@ -127,11 +128,11 @@ def judge_gain(
     elif not gains.any() and not whole.gain:
         reasons.append("The new model ranks all held-out questions as the served one does.")
     elif mean <= 0:
-        reasons.append(f"It does not gain on the {count:,} newest questions: {100 * mean:+.1f} RR@10.")
+        reasons.append(f"It does not gain on the {counted(count, 'newest question')}: {100 * mean:+.1f} RR@10.")
     elif doubt > settings.evidence:
         reasons.append(
-            f"Its gain on the {count:,} newest questions, {100 * mean:+.1f} RR@10, may be chance (doubt {doubt:.2g}, "
-            f"wanted: {settings.evidence:g} or less; p = {p:.2g})."
+            f"Its gain on the {counted(count, 'newest question')}, {100 * mean:+.1f} RR@10, may be chance "
+            f"(doubt {doubt:.2g}, wanted: {settings.evidence:g} or less; p = {p:.2g})."
         )
     elif whole.gain < 0:
         reasons.append(
@@ -146,8 +147,8 @@ def judge_gain(
     promotes = not reasons
     if promotes:
         reasons.append(
-            f"It gains {100 * mean:+.1f} RR@10 on the {count:,} newest questions (doubt {doubt:.2g}, p = {p:.2g}), and "
-            "no slice loses by more than chance."
+            f"It gains {100 * mean:+.1f} RR@10 on the {counted(count, 'newest question')} (doubt {doubt:.2g}, "
+            f"p = {p:.2g}), and no slice loses by more than chance."
         )
     return GateFigures(
         questions=count,
@@ -166,7 +167,7 @@ def judge_gain(
 
 def few_questions(count: int, least: int) -> str:
     """The reason not to promote anything, with too few held-out questions."""
-    return f"There are {count:,} held-out questions with a label, and at least {least:,} are needed."
+    return f"There are {counted(count, 'held-out question')} with a label, and at least {least:,} are needed."
 
 
 def popularity_slices(impressions: Sequence[int]) -> dict[str, NDArray[np.bool_]]:

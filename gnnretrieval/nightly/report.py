@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gnnretrieval.errors import counted
 from gnnretrieval.feedback.store import StoredFigures
 from gnnretrieval.nightly.gate import GateFigures
 from gnnretrieval.pages.html import page, section, table, tiles, warnings
@@ -114,8 +115,8 @@ class UpdateReport(Report):
             f"{passages.removed:,} removed",
         }
         if self.training != "none":
-            facts["training"] = f"{self.training}, {self.labels:,} labels of {self.questions:,} questions"
-            facts["encoded"] = f"{self.encoded:,} texts"
+            facts["training"] = f"{self.training}, {counted(self.labels, 'label')} of {self.questions:,} questions"
+            facts["encoded"] = counted(self.encoded, "text")
         if self.deleted:
             facts["deleted versions"] = ", ".join(map(str, self.deleted))
         if self.seconds:

@@ -17,7 +17,7 @@ from gnnretrieval.encoders.encoding_plan import with_absolute_paths
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.trained import trained_settings
-from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.errors import ArtifactError, InputError, counted
 from gnnretrieval.feedback.columns import require_fields
 from gnnretrieval.feedback.events import open_logs
 from gnnretrieval.feedback.importing import NoLabelsError, passages_source
@@ -95,7 +95,7 @@ def update_search(
     with run.held():
         signed = len(run.ledger())
         stored = run.store.add(opened, redact=recipe.update.redact, keep_from=keep_from)
-        say(f"{run.path}: {stored.added:,} new events, {stored.stored:,} in the store")
+        say(f"{run.path}: {counted(stored.added, 'new event')}, {stored.stored:,} in the store")
         report = night.update(stored)
         if len(run.ledger()) > signed:  # the report of a line that an earlier update signed is not this one
             place = run.report_place(len(run.ledger()))
