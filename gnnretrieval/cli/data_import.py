@@ -17,6 +17,7 @@ from gnnretrieval.cli.options import (
     overwrite_option,
 )
 from gnnretrieval.cli.output import echo, echo_next
+from gnnretrieval.errors import counted
 from gnnretrieval.pages.text_table import in_columns
 
 
@@ -61,9 +62,9 @@ def import_(sources: tuple[str, ...], out: Path, columns: dict[str, str], skip_u
     files = [file for text in sources for file in source_of(text)]
     made = import_dataset(files, out, columns=columns, skip_unknown=skip_unknown, overwrite=overwrite)
     counts = made.meta["counts"]
-    parts = [f"{counts['passages']:,} passages", f"{counts['queries']:,} queries"]
-    parts += [f"{count:,} judgements of {split}" for split, count in counts["judgements"].items()]
-    parts += [f"{count:,} negatives of {split}" for split, count in counts["negatives"].items()]
+    parts = [counted(counts["passages"], "passage"), counted(counts["queries"], "query")]
+    parts += [f"{counted(count, 'judgement')} of {split}" for split, count in counts["judgements"].items()]
+    parts += [f"{counted(count, 'negative')} of {split}" for split, count in counts["negatives"].items()]
     echo(f"{out}: " + ", ".join(parts))
     echo_next(f"gnnretrieval data inspect {out}, then gnnretrieval encoder encode {out}")
 

@@ -11,7 +11,7 @@ import click
 
 from gnnretrieval.cli.options import PATH, dataset_options, json_option, part_of
 from gnnretrieval.cli.output import echo, echo_json, echo_next
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 from gnnretrieval.progress import say
 from gnnretrieval.settings import DEFAULT_MEASURES
 
@@ -86,7 +86,7 @@ def evaluate(
             {"run": str(run), "split": split, "queries": queries, "self_excluded": left_out, "measures": means, **each}
         )
         return
-    echo(f"{run}: {queries:,} queries of {split}, measures × 100")
+    echo(f"{run}: {counted(queries, 'query')} of {split}, measures × 100")
     width = max(10, *map(len, means))
     for name, value in means.items():
         echo(f"  {name:<{width}} {100 * value:5.1f}")

@@ -20,7 +20,7 @@ from gnnretrieval.cli.options import (
 from gnnretrieval.cli.output import echo, echo_json, echo_next, quoted
 from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
-from gnnretrieval.errors import InputError
+from gnnretrieval.errors import InputError, counted
 from gnnretrieval.feedback.settings import FeedbackSettings, SimulationSettings
 from gnnretrieval.progress import say
 
@@ -131,7 +131,7 @@ def _write_hard_negatives(made: ImportedFeedback, out: Path, overwrite: bool) ->
     from gnnretrieval.feedback.hard_negatives import make_feedback_examples
 
     examples = make_feedback_examples(Dataset.open(made.path), out, overwrite=overwrite)
-    say(f"{examples.path}: {examples.report.candidates.negatives:,} hard negatives")
+    say(f"{examples.path}: {counted(examples.report.candidates.negatives, 'hard negative')}")
 
 
 @feedback.command()
@@ -154,7 +154,7 @@ def fetch(query: Path, database: str, out: Path | None) -> None:
         text = query.read_text(encoding="utf-8-sig")  # PostgreSQL takes a byte order mark for a word
     except (OSError, UnicodeDecodeError):
         raise InputError("not a readable text file; wanted one with a SELECT.", query) from None
-    echo(f"{out}: {fetch_events(text, database, out):,} events")
+    echo(f"{out}: {counted(fetch_events(text, database, out), 'event')}")
     echo_next(f"gnnretrieval feedback import {quoted(out)} --passages PASSAGES")
 
 
@@ -223,5 +223,5 @@ def forget(run: Path, sessions: tuple[str, ...], questions: tuple[str, ...]) -> 
     from gnnretrieval.nightly import forget_events
 
     count = forget_events(run, sessions, questions)
-    echo(f"{run}: {count:,} {'event is' if count == 1 else 'events are'} forgotten")
+    echo(f"{run}: {counted(count, 'event is', 'events are')} forgotten")
     echo_next("gnnretrieval update RECIPE")

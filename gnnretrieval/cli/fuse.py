@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from gnnretrieval.cli.options import PATH, beside
 from gnnretrieval.cli.output import echo, echo_next
+from gnnretrieval.errors import counted
 from gnnretrieval.progress import say
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def fuse(
         raise click.UsageError("--dev-run goes with --choose-on.")
     fused = fuse_runs([read_run(run) for run in runs], method or "rrf", weights=weights, k=rrf_k, depth=depth)
     write_run(out, fused, out.name.removesuffix(".gz").rsplit(".", 1)[0])
-    echo(f"{out}: {len(fused):,} queries of {len(runs)} runs")
+    echo(f"{out}: {counted(len(fused), 'query')} of {len(runs)} runs")
     echo_next(f"gnnretrieval compare {shlex.join(map(str, (*runs, out)))} --data DATASET")
 
 

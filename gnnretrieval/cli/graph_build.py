@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,7 +23,11 @@ from gnnretrieval.cli.options import (
 from gnnretrieval.cli.output import echo, echo_next, echo_shard, quoted
 from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
+from gnnretrieval.errors import counted
 from gnnretrieval.graph.settings import GraphSettings
+
+if TYPE_CHECKING:
+    from gnnretrieval.graph.store import Graph
 
 _SECTIONS = {
     "Edge features": (
@@ -114,8 +118,13 @@ def build(
         sharding=sharding,
         overwrite=overwrite,
     )
-    echo(f"{out}: {made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges")
+    echo(f"{out}: {_size(made)}")
     echo_next(f"gnnretrieval train {quoted(out)}, or first gnnretrieval graph inspect {quoted(out)}")
+
+
+def _size(made: Graph) -> str:
+    edges = counted(made.num_queries * made.k, "edge")
+    return f"{counted(made.num_passages, 'passage')}, {counted(made.num_queries, 'query')}, {edges}"
 
 
 @click.command()
@@ -170,7 +179,7 @@ def add(
         return
     made = add_to_graph(store, additions, device=device)
     echo(
-        f"{store}: {len(additions.queries):,} queries and {len(additions.passages):,} passages added; now "
-        f"{made.num_passages:,} passages, {made.num_queries:,} queries, {made.num_queries * made.k:,} edges"
+        f"{store}: {counted(len(additions.queries), 'query')} and {counted(len(additions.passages), 'passage')} "
+        f"added; now {_size(made)}"
     )
     echo_next("gnnretrieval embed MODEL --changed, then gnnretrieval index build EMBEDDINGS --changed")

@@ -8,6 +8,7 @@ import click
 
 from gnnretrieval.cli.options import PATH, beside
 from gnnretrieval.cli.output import echo
+from gnnretrieval.errors import counted
 
 
 @click.command()
@@ -30,4 +31,4 @@ def export(store: Path, out: Path | None, k: int | None, split: str | None) -> N
 
     out = out or beside(store, "edges.tsv")
     count = write_edges(open_graph(store).view(k=k, split=split), out)
-    echo(f"{out}: {count:,} edges")
+    echo(f"{out}: {counted(count, 'edge')}")

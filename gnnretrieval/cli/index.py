@@ -20,6 +20,7 @@ from gnnretrieval.cli.options import (
 )
 from gnnretrieval.cli.output import echo, echo_json, echo_next, quoted
 from gnnretrieval.cli.settings_options import settings_from, settings_options
+from gnnretrieval.errors import counted
 from gnnretrieval.index.settings import IndexSettings
 
 
@@ -100,7 +101,7 @@ def inspect(place: Path, as_json: bool) -> None:
     source, where = next(iter(opened.meta["made_from"].items()))
     echo(f"  made from: {source} {where}, of {opened.encoder_settings.checkpoint}")
     if len(opened.removed):
-        echo(f"  removed: {len(opened.removed):,} passages")
+        echo(f"  removed: {counted(len(opened.removed), 'passage')}")
 
 
 @index.command()
@@ -127,7 +128,7 @@ def remove(place: Path, ids: tuple[str, ...], ids_file: Path | None, purge: bool
     settle(place, "index")
     more = [] if ids_file is None else [line.strip() for _, line in read_lines(ids_file, "ids of passages, one a line")]
     made = (purge_passages if purge else remove_passages)(place, [*ids, *more])
-    echo(f"{place}: now {made.meta['num_passages']:,} passages, {len(made.removed):,} removed")
+    echo(f"{place}: now {counted(made.meta['num_passages'], 'passage')}, {len(made.removed):,} removed")
 
 
 @index.command()
@@ -171,7 +172,7 @@ def export(
     opened = open_index(place)
     if out is not None:
         files = write_vectors(opened, out)
-        echo(f"{', '.join(map(str, files))}: {opened.meta['num_passages']:,} vectors")
+        echo(f"{', '.join(map(str, files))}: {counted(opened.meta['num_passages'], 'vector')}")
         return
     if dsn is not None:
         asking = write_pgvector(opened, dsn, table, approximate=hnsw, overwrite=overwrite)
@@ -180,4 +181,4 @@ def export(
     else:
         assert lancedb is not None
         asking = write_lancedb(opened, lancedb, table, overwrite=overwrite)
-    echo(f"{table}: {opened.meta['num_passages']:,} vectors. To ask: {asking}")
+    echo(f"{table}: {counted(opened.meta['num_passages'], 'vector')}. To ask: {asking}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gnnretrieval.cli.output import echo
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.errors import GnnRetrievalError, InputError, counted
 
 if TYPE_CHECKING:
     from gnnretrieval.data.runs.trec import Run
@@ -123,7 +123,7 @@ def write(run_file: Path, run: Run, system: str) -> None:
     from gnnretrieval.data.runs.trec import write_run
 
     write_run(run_file, run, system)
-    echo(f"{run_file}: {len(run):,} queries by {system}")
+    echo(f"{run_file}: {counted(len(run), 'query')} by {system}")
 
 
 def require_file_place(path: Path) -> None:

@@ -11,6 +11,7 @@ from gnnretrieval.cli.options import PATH, beside, device_option, out_beside_opt
 from gnnretrieval.cli.output import echo, echo_next, quoted
 from gnnretrieval.cli.sections import SectionedCommand
 from gnnretrieval.cli.settings_options import settings_from, settings_options
+from gnnretrieval.errors import counted
 from gnnretrieval.training.gnn.settings import TrainSettings
 
 _SECTIONS = {
@@ -111,7 +112,7 @@ def train(
     chosen, before = made.meta["dev"]["chosen"], made.meta["dev"]["dual_encoder"]["RR@10"]
     echo(
         f"{out}: dev RR@10 {100 * chosen['RR@10']:.1f}, dual-encoder {100 * before:.1f} "
-        f"({made.meta['dev']['queries']:,} queries; {what_was_kept(made.meta['dev'])})"
+        f"({counted(made.meta['dev']['queries'], 'query')}; {what_was_kept(made.meta['dev'])})"
     )
     words = f"{quoted(dataset.path)} --checkpoint {quoted(out)} --out {quoted(f'{out}-features')}"
     features_of = f"gnnretrieval encoder encode {words}"
@@ -164,5 +165,5 @@ def embed(
         given = None if features is None else open_features(features)
         common: dict[str, Any] = {"device": device, "memory": budget, "overwrite": overwrite}
         made = embed_passages(opened, store, out, features=given, **common)
-    echo(f"{out}: {made.meta['num_passages']:,} passages, {made.meta['dimension']} dimensions")
+    echo(f"{out}: {counted(made.meta['num_passages'], 'passage')}, {made.meta['dimension']} dimensions")
     echo_next(f"gnnretrieval index build {quoted(out)}{' --changed' if changed else ''}")

@@ -8,7 +8,7 @@ import click
 
 from gnnretrieval.cli.options import PATH
 from gnnretrieval.cli.output import echo
-from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.errors import GnnRetrievalError, counted
 
 
 @click.command()
@@ -29,8 +29,7 @@ def verify(paths: tuple[Path, ...]) -> None:
     for line in checked.damaged:
         echo(line)
     if count := len(checked.damaged):
-        files, which = ("file is", "its directory") if count == 1 else ("files are", "their directories")
-        raise GnnRetrievalError(f"{count:,} {files} damaged. Delete {which}, and run the commands that make them.")
-    artifacts = "artifact" if checked.artifacts == 1 else "artifacts"
-    size = f"{checked.files:,} files, {checked.bytes / 2**20:,.1f} MiB"
-    echo(f"{checked.artifacts:,} {artifacts}, {size}: all as they were made")
+        damaged = counted(count, "file is damaged. Delete its directory", "files are damaged. Delete their directories")
+        raise GnnRetrievalError(f"{damaged}, and run the commands that make them.")
+    size = f"{counted(checked.files, 'file')}, {checked.bytes / 2**20:,.1f} MiB"
+    echo(f"{counted(checked.artifacts, 'artifact')}, {size}: all as they were made")
