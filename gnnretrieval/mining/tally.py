@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.errors import counted
 from gnnretrieval.mining.examples import REPORT, Candidate, Example
 from gnnretrieval.mining.judge import JudgeSettings
 from gnnretrieval.mining.report import (
@@ -83,7 +84,7 @@ class Tally:
         write_json(directory / REPORT, report.as_json())
         for what, count in self.noted.items():
             if count:
-                say(f"{count:,} {what}")
+                say(counted(count, what.replace("queries", "query", 1), what))
         return report.candidates.as_json()
 
     def report(self, texts: TextStore) -> MiningReport:
