@@ -65,6 +65,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":  # the answer of GET; uvicorn sends no body
+            scope = {**scope, "method": "GET"}
         begun, status, is_begun = time.perf_counter(), 500, False
         scope["is_trusted"] = False
 

@@ -178,6 +178,12 @@ def test_health_tells_what_is_served_and_no_path(client, tiny_checkpoint):
     assert str(tiny_checkpoint) not in json.dumps(answer)
 
 
+@pytest.mark.parametrize("path", ["/health", "/", "/graph", "/nothing"])
+def test_head_answers_as_get(client, path):
+    asked, got = client.head(path), client.get(path)
+    assert (asked.status_code, asked.headers["content-length"]) == (got.status_code, got.headers["content-length"])
+
+
 def test_health_fails_when_no_question_is_answered_any_more(retriever):
     app = create_app(retriever)
     with TestClient(app) as client:
