@@ -66,9 +66,9 @@ def serve(
         reader: Finds answers in the best passages; None: no answers.
 
     Raises:
-        InputError: Other machines can reach the address and there is neither a token nor ``no_auth``; the token cannot
-            be used (:func:`gnnretrieval.serve.access.read_token`); a further name is none; a number is not finite;
-            feedback has no token, or its file cannot be written
+        InputError: Other machines can reach the address and there is neither a token nor ``no_auth``, or there are
+            both; the token cannot be used (:func:`gnnretrieval.serve.access.read_token`); a further name is none; a
+            number is not finite; feedback has no token, or its file cannot be written
             (:class:`gnnretrieval.feedback.thumb_log.ThumbLog`); the reader cannot be loaded
             (:class:`gnnretrieval.encoders.reader.Reader`), or its weights are damaged.
         GnnRetrievalError: The address cannot be bound, FastAPI or uvicorn is not installed, too few files may be open,
@@ -87,6 +87,8 @@ def serve(
     from gnnretrieval.serve.served import open_version
     from gnnretrieval.serve.settings import ServeSettings
 
+    if no_auth and token_file is not None:
+        raise InputError("--no-auth lets everybody ask, and --token-file only who has the token: give one of them.")
     token = None if token_file is None else read_token(Path(token_file))
     if feedback is not None:
         if token is None:

@@ -104,6 +104,7 @@ def test_beyond_a_loopback_address_a_token_is_wanted(made, refuses, tmp_path):
     token.write_text("0123456789abcdef", encoding="utf-8")
     token.chmod(0o644)
     refuses("serve", made.index, "--token-file", token, says=("every user of this machine can read", "chmod 600"))
+    refuses("serve", made.index, "--token-file", token, "--no-auth", says=("--no-auth lets everybody ask",))
 
 
 def test_feedback_wants_a_token_and_a_file_that_can_be_written(made, refuses, tmp_path):
