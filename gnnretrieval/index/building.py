@@ -13,7 +13,15 @@ from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import InputError
 from gnnretrieval.index.faiss_files import read_faiss
-from gnnretrieval.index.kinds import bytes_per_vector, empty_index, factory_for, inverted_lists, reason_of, set_search
+from gnnretrieval.index.kinds import (
+    EXACT,
+    bytes_per_vector,
+    empty_index,
+    factory_for,
+    inverted_lists,
+    reason_of,
+    set_search,
+)
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.array_checks import require_finite
@@ -80,6 +88,8 @@ def plan_of(settings: IndexSettings, count: int, dimension: int) -> IndexPlan:
             )
     elif settings.training is not None:
         say(f"training = {settings.training} has no effect: {factory} learns nothing from a sample")
+    if settings.target_recall is not None and factory == EXACT:
+        say(f"target_recall = {settings.target_recall:g} has no effect: {factory} is exact")
     room = memory - 2 * 4 * dimension * min(count, _BLOCK)  # a block takes this while it is added
     per_shard = room // (_GROWTH * bytes_per_vector(empty))
     if per_shard < min(count, _BLOCK):

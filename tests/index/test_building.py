@@ -29,9 +29,10 @@ def test_too_few_vectors_for_codes_are_said(make_features, tmp_path):
         build(features, tmp_path / "index", factory="PQ4")
 
 
-def test_a_kind_that_learns_nothing_says_that_training_has_no_effect(clustered, tmp_path, said):
-    build(clustered, tmp_path / "flat", training=600)
+def test_an_exact_kind_says_that_training_and_a_target_of_recall_have_no_effect(clustered, tmp_path, said):
+    build(clustered, tmp_path / "flat", training=600, target_recall=0.9)
     assert "training = 600 has no effect: Flat learns nothing from a sample" in said
+    assert "target_recall = 0.9 has no effect: Flat is exact" in said
     said.clear()
     build(clustered, tmp_path / "lists", factory="IVF16,Flat", training=700)
     build(clustered, tmp_path / "plain")
