@@ -95,7 +95,8 @@ def write_qdrant(
             Qdrant's local mode, which searches exactly and is meant for small collections.
         collection: Name of the new collection.
         approximate: Let Qdrant make its HNSW index; without it, it searches exactly.
-        overwrite: Replace a collection of this name.
+        overwrite: Replace a collection of this name once the new one is whole: that has another name, and this name
+            becomes its alias.
 
     Returns:
         The Python call that answers a question with the vector ``question``.
@@ -118,26 +119,39 @@ def write_qdrant(
             else qdrant.QdrantClient(path=place)
         )
         with closing(client):  # the local mode locks its directory
-            if client.collection_exists(collection):
-                if not overwrite:
-                    raise InputError(
-                        f"collection {collection!r} is there already: name another with --table, or pass --overwrite."
-                    )
-                client.delete_collection(collection)
-                left = "The old collection is deleted, and there is no new one: run this again."
+            is_there = client.collection_exists(collection)
+            if is_there and not overwrite:
+                raise InputError(
+                    f"collection {collection!r} is there already: name another with --table, or pass --overwrite."
+                )
+            made = f"{collection}-{uuid.uuid4().hex[:8]}" if is_there else collection
             space = models.VectorParams(size=index.meta["dimension"], distance=models.Distance.DOT)
             links = None if approximate else models.HnswConfigDiff(m=0)  # m = 0: no index, so every vector is compared
-            client.create_collection(collection, vectors_config=space, hnsw_config=links)
+            client.create_collection(made, vectors_config=space, hnsw_config=links)
             try:
-                with progress(f"copying into {collection}", len(rows), "vectors") as meter:
-                    client.upload_points(collection, _points(index, models, meter.advance), batch_size=_SENT, wait=True)
+                with progress(f"copying into {made}", len(rows), "vectors") as meter:
+                    client.upload_points(made, _points(index, models, meter.advance), batch_size=_SENT, wait=True)
             except BaseException:
-                client.delete_collection(collection)
+                client.delete_collection(made)
                 raise
+            if is_there:
+                left = f"The new collection is {made!r}."
+                _replace(client, models, collection, made)
     except (failures.ApiException, failures.UnexpectedResponse, ValueError, RuntimeError, OSError) as error:
         raise _refused("Qdrant", error, left) from None
     opened = f"url={place!r}" if remote else f"path={place!r}"
     return f"QdrantClient({opened}).query_points({collection!r}, query=question, limit=10)"
+
+
+def _replace(client: Any, models: Any, collection: str, made: str) -> None:
+    """Let the name ``collection`` mean the collection ``made``, and delete what it meant."""
+    aliases = {alias.alias_name: alias.collection_name for alias in client.get_aliases().aliases}
+    if collection not in aliases:  # a collection has the name itself, and no alias can have it too
+        client.delete_collection(collection)
+    alias = models.CreateAlias(collection_name=made, alias_name=collection)
+    client.update_collection_aliases([models.CreateAliasOperation(create_alias=alias)])
+    if collection in aliases:
+        client.delete_collection(aliases[collection])
 
 
 def _points(index: Index, models: Any, advance: Any) -> Iterator[Any]:

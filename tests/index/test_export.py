@@ -1,6 +1,7 @@
 """Vectors for other engines: files that read back as what they were, and a running PostgreSQL that ranks as we do."""
 
 import shutil
+from contextlib import closing
 
 import numpy as np
 import pyarrow.parquet
@@ -223,19 +224,27 @@ def test_a_refused_export_leaves_no_lock_in_qdrants_directory(make_features, tmp
     assert refused.tb is not None  # a notebook keeps the last error, and all that it refers to
 
 
-def test_a_replaced_collection_that_could_not_be_filled_is_said_to_be_gone(
-    make_features, tmp_path, qdrant, monkeypatch
-):
+def test_a_replaced_collection_is_kept_until_the_new_one_is_whole(make_features, tmp_path, qdrant, monkeypatch):
     import qdrant_client
 
     def fail(*arguments, **settings):
         raise RuntimeError("the disk is full")
 
-    index = build_index(make_features(tmp_path / "features", 5), tmp_path / "index")
-    write_qdrant(index, qdrant)
-    monkeypatch.setattr(qdrant_client.QdrantClient, "upload_points", fail)
-    with pytest.raises(InputError, match=r"disk is full\. The old collection is deleted, and there is no new one"):
+    def there():
+        with closing(qdrant_client.QdrantClient(path=qdrant)) as client:
+            return client.count("passages").count, len(client.get_collections().collections)
+
+    old = build_index(make_features(tmp_path / "features", 5), tmp_path / "index")
+    new = build_index(make_features(tmp_path / "other", 7), tmp_path / "new")
+    write_qdrant(old, qdrant)
+    with monkeypatch.context() as patched:
+        patched.setattr(qdrant_client.QdrantClient, "upload_points", fail)
+        with pytest.raises(InputError, match=r"disk is full\. Nothing was written"):
+            write_qdrant(new, qdrant, overwrite=True)
+    assert there() == (5, 1)
+    for index, count in ((new, 7), (old, 5)):  # in place of a collection, and of one behind an alias
         write_qdrant(index, qdrant, overwrite=True)
+        assert there() == (count, 1)
 
 
 @pytest.mark.parametrize(("write", "engine"), [(write_qdrant, "qdrant"), (write_lancedb, "lancedb")])
