@@ -33,7 +33,7 @@ def write_pgvector(
     Args:
         index: The index.
         dsn: The database, such as ``postgresql://user@host/name``.
-        table: Name of the new table.
+        table: Name of the new table, such as ``passages`` or ``schema.passages``.
         approximate: Make an HNSW index over the vectors; without it, PostgreSQL searches exactly.
         overwrite: Replace a table of this name.
 
@@ -51,7 +51,7 @@ def write_pgvector(
     rows, dimension = exported_rows(index), index.meta["dimension"]
     if approximate and dimension > _INDEXED:
         raise InputError(f"pgvector indexes vectors of up to {_INDEXED:,} numbers, and these have {dimension:,}.")
-    name = sql.Identifier(table)
+    name = sql.Identifier(*table.split("."))
     try:
         with psycopg.connect(dsn) as connection, connection.cursor() as cursor:
             cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")

@@ -147,6 +147,15 @@ def test_an_approximate_table_answers_too(exported, pgvector):
     assert np.mean(shares) > 0.8
 
 
+def test_a_table_of_a_schema_is_named_with_it(exported, pgvector):
+    features, index = exported
+    write_pgvector(index, pgvector, "passages", overwrite=True)
+    with pytest.raises(InputError, match=r"table 'public\.passages' is there already"):
+        write_pgvector(index, pgvector, "public.passages")
+    sql = write_pgvector(index, pgvector, "public.passages", overwrite=True)
+    assert len(next(answers(pgvector, sql, features))) == 10
+
+
 def test_a_table_that_is_there_is_kept_and_a_database_that_is_not_is_said(exported, pgvector, tmp_path):
     _, index = exported
     write_pgvector(index, pgvector, "kept", overwrite=True)
