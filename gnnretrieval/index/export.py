@@ -72,6 +72,8 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
         partial = together.enter_context(whole_file(path))
         with progress(f"writing {path.name}", len(rows), "vectors") as meter:
             writers[path.suffix.lower()](partial, index, meter.advance)
+        if path.suffix.lower() == ".npy":
+            ids.unlink(missing_ok=True)  # so that a kill between the two renames leaves no ids of other vectors
     return [path, ids] if path.suffix.lower() == ".npy" else [path]
 
 

@@ -97,6 +97,24 @@ def test_an_interrupted_export_leaves_the_vectors_and_the_ids_before_it(fails_at
     assert not list(tmp_path.glob(".v*"))
 
 
+def test_new_vectors_never_lie_beside_old_ids(make_features, tmp_path, monkeypatch):
+    index = build_index(make_features(tmp_path / "features"), tmp_path / "index")
+    vectors, ids = write_vectors(index, tmp_path / "v.npy")
+    before, rename = vectors.read_bytes(), type(vectors).replace
+
+    def fails_for_ids(partial, target):
+        if target == ids:
+            raise KeyboardInterrupt
+        return rename(partial, target)
+
+    remove_passages(tmp_path / "index", [index.texts.passage_ids()[0]])
+    monkeypatch.setattr(type(vectors), "replace", fails_for_ids)
+    with pytest.raises(KeyboardInterrupt):
+        write_vectors(open_index(tmp_path / "index"), vectors)
+    assert vectors.read_bytes() != before
+    assert not ids.exists()
+
+
 def test_an_id_that_no_line_can_hold_is_refused_before_anything_is_written(make_features, tmp_path, monkeypatch):
     build_index(make_features(tmp_path / "features", 50), tmp_path / "index")
     monkeypatch.setattr(export, "_ids", lambda index, rows: ["two words"])
