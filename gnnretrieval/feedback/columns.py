@@ -23,13 +23,16 @@ FIELDS: dict[str, tuple[str, ...]] = {
 }
 
 
-def columns_of(names: Iterable[str], given: Mapping[str, str], path: Path) -> dict[str, str]:
+def columns_of(
+    names: Iterable[str], given: Mapping[str, str], path: Path, *, one_of_several: bool = False
+) -> dict[str, str]:
     """Column by field, for the fields that the log has.
 
     Args:
         names: The log's columns.
         given: Column by field, as far as the user named them.
         path: The log, for errors.
+        one_of_several: A given column may be another log's: where this log lacks it, its usual names are looked for.
 
     Raises:
         InputError: a given column or field does not exist, or the log lacks the question, the time, or both a list of
@@ -37,6 +40,8 @@ def columns_of(names: Iterable[str], given: Mapping[str, str], path: Path) -> di
     """
     known = {name.strip().casefold(): name for name in names}
     require_fields(given)
+    if one_of_several:
+        given = {field: name for field, name in given.items() if name.strip().casefold() in known}
     columns: dict[str, str] = {}
     for field, usual in FIELDS.items():
         if field in given:

@@ -103,6 +103,7 @@ class EventLog:
     Args:
         path: The file, plain or gzipped.
         given: Column by field, for columns without a usual name.
+        one_of_several: A given column may be another log's.
 
     Attributes:
         columns: Column by field.
@@ -112,7 +113,9 @@ class EventLog:
         InputError: the file cannot be read, or its columns lack a field.
     """
 
-    def __init__(self, path: str | Path, given: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, path: str | Path, given: Mapping[str, str] | None = None, *, one_of_several: bool = False
+    ) -> None:
         self.path = Path(path)
         self._is_json = _has_json_lines(self.path)
         if self._is_json:  # a key may be missing from many records: all are looked through
@@ -121,7 +124,7 @@ class EventLog:
                 raise EmptyLogError("no event is in this file yet.", self.path)
         else:
             names = dict.fromkeys(opened(self.path)[0])
-        self.columns = columns_of(names, given or {}, self.path)
+        self.columns = columns_of(names, given or {}, self.path, one_of_several=one_of_several)
         self.has_lists = "shown" in self.columns or {"passage", "clicked"} <= self.columns.keys()
 
     def events(self) -> Iterator[Event]:
@@ -260,17 +263,22 @@ def open_logs(logs: Sequence[str | Path | Log], given: Mapping[str, str] | None 
 
     Args:
         logs: Files, or logs that are open.
-        given: Column by field, for columns without a usual name.
+        given: Column by field, for columns without a usual name. Of several logs, each takes those that it has.
 
     Raises:
-        InputError: as of :class:`EventLog`.
+        InputError: as of :class:`EventLog`; no log has a given column.
     """
     opened: list[Log] = []
     for log in logs:
         try:
-            opened.append(EventLog(log, given) if isinstance(log, str | Path) else log)
+            several = len(logs) > 1
+            opened.append(EventLog(log, given, one_of_several=several) if isinstance(log, str | Path) else log)
         except EmptyLogError:
             say(f"{log}: no event is in this log yet: it is left out.")
+    taken = {name.strip().casefold() for log in opened for name in log.columns.values()}
+    for field, name in (given or {}).items():
+        if opened and name.strip().casefold() not in taken:
+            raise InputError(f"no log has a column {name!r}, which --column gives for the {field}.")
     return opened
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from gnnretrieval.errors import InputError
 from gnnretrieval.feedback.cleaning import clean
-from gnnretrieval.feedback.events import EventLog
+from gnnretrieval.feedback.events import EventLog, open_logs
 from gnnretrieval.feedback.settings import FeedbackSettings
 
 LISTS = [
@@ -187,3 +187,16 @@ def test_any_other_malformed_line_is_an_error(tmp_path, text):
     file.write_text("".join(json.dumps(one) + "\n" for one in LISTS) + text)
     with pytest.raises(InputError, match=r"not a JSON object|found time"):
         list(EventLog(file).events())
+
+
+def test_of_several_logs_each_takes_the_given_columns_that_it_has(tmp_path):
+    logs = [
+        written(tmp_path / f"{name}.csv", [{name: "q", "time": 1, "page": "a"}])
+        for name in ("wording", "query", "query2")
+    ]
+    one, other = open_logs(logs[:2], {"question": "Wording"})
+    assert (one.columns["question"], other.columns["question"]) == ("wording", "query")
+    with pytest.raises(InputError, match="no log has a column 'word', which --column gives for the question"):
+        open_logs([logs[1], logs[1]], {"question": "word"})
+    with pytest.raises(InputError, match="no column is the question"):
+        open_logs(logs, {"question": "wording"})
