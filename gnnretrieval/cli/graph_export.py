@@ -21,7 +21,8 @@ from gnnretrieval.errors import counted
 def export(store: Path, out: Path | None, k: int | None, split: str | None) -> None:
     """Write the edges of GRAPH, one per row: ids, rows, rank, score, and whether labelled and whether retrieved.
 
-    A passage that only its label joins to a query is not retrieved; its rank is its place among the query's edges.
+    A rank is the place in its query's list, in the order of the ranking that the graph is made from (--edges); the
+    score is always the dual-encoder's. A passage that only its label joins to a query is last, and not retrieved.
 
     \b
     Example: gnnretrieval graph export work/graph --out work/edges.parquet
