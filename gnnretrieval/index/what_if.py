@@ -114,8 +114,12 @@ def what_if(retriever: Retriever, asked: Asked, change: Change, k: int) -> WhatI
     if change.scale != 1:
         new[:1] = explainer.vectors_if(rows[:1], GraphChange(without, asked.added, asked.neighbors, row, change.scale))
     prepare = retriever.index.similarity.prepare_array
-    stored = prepare(new.astype(np.float16))  # as embeddings are stored
-    scores = stored @ prepare(asked.vector[None])[0]
+    # as embeddings are stored
+    exact_before, exact_after = (
+        prepare(vectors.astype(np.float16)) @ prepare(asked.vector[None])[0] for vectors in (old, new)
+    )
+    # codes of a compressed index give other scores: the change moves those, or nothing would compare with the others
+    scores = _in_index(asked.ranking, rows, exact_before) + (exact_after - exact_before)
     after = _replaced(asked.ranking, rows, scores, retriever.num_passages)
     before_ranks, after_ranks = (
         {passage: rank for rank, passage in enumerate(ranking[0].tolist(), 1)} for ranking in (asked.ranking, after)
@@ -146,6 +150,14 @@ def _touched(retriever: Retriever, row: int, without: Rows, neighbors: Rows) -> 
     if len(others) >= MOST_TOUCHED:
         raise NoWhatIf(f"These questions are joined to more than {MOST_TOUCHED} passages: change fewer at once.")
     return np.concatenate([[row], others]).astype(np.int64)
+
+
+def _in_index(ranking: Ranked, rows: Rows, exact: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scores of passages in a ranking; one that is not there scores exactly, but below its last."""
+    known = dict(zip(ranking[0].tolist(), ranking[1].tolist(), strict=True))
+    below = np.nextafter(ranking[1][ranking[0] >= 0].min(initial=np.inf), -np.inf)
+    scores = [known.get(row, min(score, below)) for row, score in zip(rows.tolist(), exact.tolist(), strict=True)]
+    return np.array(scores, dtype=np.float32)
 
 
 def _replaced(ranking: Ranked, rows: Rows, scores: NDArray[np.float32], count: int) -> Ranked:

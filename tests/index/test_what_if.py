@@ -13,13 +13,15 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import open_graph
-from gnnretrieval.index import what_if
+from gnnretrieval.index import build_index, what_if
 from gnnretrieval.index.explain import AttentionExplainer, GraphChange, MessagesExplainer, NoWhatIf
+from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.index.what_if import Change
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors
 from gnnretrieval.training.gnn import message_part
 from gnnretrieval.training.gnn.embedding import gated_contexts
+from gnnretrieval.training.gnn.embeddings import open_embeddings
 from gnnretrieval.training.gnn.graph_tensors import edge_moments
 from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.message_part import TooLarge
@@ -161,6 +163,19 @@ def test_without_a_change_nothing_moves(opened, question):
     found = opened.what_if(question, Change("p07"), 10)
     assert [one.hit.id for one in found.before] == [one.hit.id for one in found.after]
     assert found.touched[0].cosine == pytest.approx(1)
+
+
+def test_without_a_change_nothing_moves_in_a_compressed_index_either(opened, question, tmp_path):
+    source = open_embeddings(opened.index.made_from("embeddings"))
+    index = build_index(source, tmp_path / "index", IndexSettings(factory="SQ4"))
+    found = Retriever.open(index.path).what_if(question, Change("p07", ["train-07"], scale=0.0), 40)
+    unmoved = Retriever.open(index.path).what_if(question, Change("p07"), 40)
+    assert [one.hit for one in unmoved.before] == [one.hit for one in unmoved.after]
+    as_it_is, after = ({one.hit.id: one.hit.score for one in hits} for hits in (found.before, found.after))
+    exact = opened.what_if(question, Change("p07", ["train-07"], scale=0.0), 40)
+    moved = {one.hit.id: one.hit.score for one in exact.after}["p07"]
+    moved -= {one.hit.id: one.hit.score for one in exact.before}["p07"]
+    assert after["p07"] - as_it_is["p07"] == pytest.approx(moved, abs=1e-5)
 
 
 def test_lambda_0_gives_the_passage_the_dual_encoder_s_score(opened, question):
