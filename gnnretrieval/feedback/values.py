@@ -51,7 +51,7 @@ def time_of(value: Any) -> float:
         text = value.strip()
         if not _NUMBER.fullmatch(text):
             try:
-                return time_of(datetime.fromisoformat(text))
+                return time_of(datetime.fromisoformat(text.removesuffix(" UTC")))  # as BigQuery writes a timestamp
             except ValueError:
                 raise BadValue(
                     f"found time {excerpt(value)}, wanted ISO 8601 such as 2026-03-01T09:30:00Z, or seconds since 1970."

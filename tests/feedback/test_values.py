@@ -23,6 +23,7 @@ MOMENT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
         "2026-03-01T09:30:00Z",
         "2026-03-01 09:30:00",
         "2026-03-01T10:30:00+01:00",
+        "2026-03-01 09:30:00.000 UTC",
         MOMENT,
         MOMENT.replace(tzinfo=None),
         MOMENT.timestamp(),
