@@ -186,7 +186,7 @@ def test_random_clicks_are_not_believed(tiny_dataset, tmp_path):
     [
         ({"shown": ["zz"], "clicked": ["zz"]}, "1 unknown passages.*check --passages"),
         ({"shown": ["p01"], "clicked": []}, "the logs have no click on a passage"),
-        ({"shown": ["p01"], "clicked": ["p01"]}, "no passage is relevant"),
+        ({"shown": ["p01", "p02"], "clicked": ["p01"]}, "no passage is relevant"),
     ],
 )
 def test_a_log_of_no_use_is_refused_and_leaves_nothing(tiny_dataset, tmp_path, record, says):
@@ -197,9 +197,11 @@ def test_a_log_of_no_use_is_refused_and_leaves_nothing(tiny_dataset, tmp_path, r
     assert not (tmp_path / "made").exists()
 
 
-def test_a_log_of_clicks_alone_says_what_it_lacks(tiny_dataset, tmp_path):
+@pytest.mark.parametrize("clicked", [("", ""), (",clicked", ",1")])
+def test_a_log_of_clicks_alone_says_what_it_lacks(tiny_dataset, tmp_path, clicked):
     log = tmp_path / "log.csv"
-    log.write_text("query,time,passage\n" + "".join(f"q{n % 5},{n},p0{n % 5}\n" for n in range(60)))
+    rows = (f"q{n % 5},{n},p0{n % 5}{clicked[1]}\n" for n in range(60))
+    log.write_text(f"query,time,passage{clicked[0]}\n" + "".join(rows))
     made = import_feedback([log], tiny_dataset, tmp_path / "made", FeedbackSettings(dev_share=0, test_share=0))
     assert made.report.positions == []
     assert made.report.splits[0].relevant == 5
