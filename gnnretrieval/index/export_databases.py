@@ -7,6 +7,7 @@ come in another order. Every function returns how to ask for the best ten.
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -102,14 +103,16 @@ def write_qdrant(
         The Python call that answers a question with the vector ``question``.
 
     Raises:
-        InputError: Qdrant cannot be reached, has the collection already, or reports another error. A collection that
-            was begun is deleted.
+        InputError: ``place`` is a server's name without its protocol; Qdrant cannot be reached, has the collection
+            already, or reports another error. A collection that was begun is deleted.
         ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`.
         GnnRetrievalError: qdrant-client is not installed.
     """
     qdrant = extra("qdrant_client", "qdrant", "Qdrant")
     failures = extra("qdrant_client.http.exceptions", "qdrant", "Qdrant")
     models, rows = qdrant.models, exported_rows(index)
+    if re.fullmatch(r"[\w.-]+:\d+", place):
+        raise InputError(f"--qdrant {place}: this names a directory. Give the URL of a server, http://{place}.")
     remote, left = "://" in place, "Nothing was written."
     try:
         key = os.environ.get("QDRANT_API_KEY") if remote else None

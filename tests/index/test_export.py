@@ -283,6 +283,10 @@ def test_of_an_index_that_lost_all_passages_an_empty_collection_is_made(
     assert "question" in write(index, request.getfixturevalue(engine))
 
 
-def test_a_qdrant_that_is_not_there_is_said(clustered, tmp_path, qdrant):
+def test_a_qdrant_that_is_not_there_is_said(clustered, tmp_path, qdrant, monkeypatch):
+    index = build_index(clustered, tmp_path / "index")
     with pytest.raises(InputError, match=r"Qdrant says: .*Nothing was written\."):
-        write_qdrant(build_index(clustered, tmp_path / "index"), "http://127.0.0.1:9")
+        write_qdrant(index, "http://127.0.0.1:9")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"Give the URL of a server, http://localhost:6333\."):
+        write_qdrant(index, "localhost:6333")
