@@ -27,7 +27,8 @@ class SectionedCommand(click.Command):
         """Write the options, section by section."""
         records: dict[str, list[tuple[str, str]]] = {title: [] for title in self._titles}
         for parameter in self.get_params(ctx):
-            if (record := parameter.get_help_record(ctx)) is not None:
+            record = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
+            if record is not None:
                 records[self._title_of.get(str(parameter.name), self._titles[0])].append(record)
         for title, rows in records.items():
             with formatter.section(title):

@@ -29,6 +29,12 @@ def test_every_option_is_shown_once_and_the_usual_ones_first(words):
     assert shown.index("-h") <= 15  # the last of the usual options
 
 
+@pytest.mark.parametrize("words", sectioned(cli), ids=" ".join)
+def test_an_argument_is_no_option(words):
+    said = CliRunner().invoke(cli, [*words, "--help"], terminal_width=200).output
+    assert said.split("\nOptions:\n")[1].startswith("  -")
+
+
 def test_a_command_that_was_invoked_alone_has_both_help_options():
     alone = SectionedCommand("one", sections={})
     assert CliRunner().invoke(alone, ["-h"]).exit_code == 0
