@@ -87,6 +87,12 @@ def test_figures_are_json_the_same_each_time_and_readable(figures, tiny_graph):
     assert max(len(line) for line in text.splitlines()) <= 140
 
 
+def test_the_memory_is_of_the_layer_that_it_names(figures):
+    text = " ".join(figures.to_text().split())
+    assert f"memory of --layer gat {in_bytes(figures.memory.training_corpus)} to train against all passages" in text
+    assert "of the default layer see gnnretrieval train --dry-run" in text
+
+
 def test_a_view_is_inspected_as_what_it_shows(tiny_graph):
     figures = inspect_graph(tiny_graph.view(k=3, queries=np.arange(20)))
     assert (figures.queries, figures.k, figures.edges, figures.labelled_queries) == (20, 3, 60, 20)

@@ -39,9 +39,9 @@ def tiles_of(report: GraphReport) -> Iterator[tuple[str, str]]:
     yield f"{degrees.share_never_found:.1%}", "of passages joined to no query"
     yield f"{report.near_duplicates.queries.share:.1%}", "of queries have a near-duplicate"
     yield f"{report.near_duplicates.passages.share:.1%}", "of retrieved passages have a near-duplicate"
-    yield in_bytes(report.memory.training_batch), "to train against the batch's passages"
-    yield in_bytes(report.memory.training_corpus), "to train against all passages"
-    yield in_bytes(report.memory.embedding), "to embed every passage"
+    yield in_bytes(report.memory.training_batch), "to train --layer gat against the batch's passages"
+    yield in_bytes(report.memory.training_corpus), "to train --layer gat against all passages"
+    yield in_bytes(report.memory.embedding), "to embed every passage by --layer gat"
 
 
 def _tables(report: GraphReport) -> Iterator[Html]:

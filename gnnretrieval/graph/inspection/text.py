@@ -144,9 +144,13 @@ def _bytes(figures: GraphReport) -> Iterator[str]:
     for name, count in figures.files.items():
         yield _line("", f"{in_bytes(count):>10}  {name}")
     memory = figures.memory
-    yield _line("memory to train", f"{in_bytes(memory.training_corpus)} against all passages (--candidates corpus), or")
-    yield _line("", f"{in_bytes(memory.training_batch)} against the batch's (--candidates batch)")
-    yield _line("memory to embed", in_bytes(memory.embedding))
+    yield _line(
+        "memory of --layer gat",
+        f"{in_bytes(memory.training_corpus)} to train against all passages (--candidates corpus), or",
+    )
+    yield _line("", f"{in_bytes(memory.training_batch)} against the batch's (--candidates batch);")
+    yield _line("", f"{in_bytes(memory.embedding)} to embed")
+    yield _line("of the default layer", "see gnnretrieval train --dry-run")
 
 
 def _warnings(warnings: list[str]) -> Iterator[str]:
