@@ -145,3 +145,12 @@ def test_the_table_in_readme_is_the_page_s() -> None:
         for its, shown in zip(sets.values(), row, strict=True):
             name = its["strongest"] if label == "strongest dense baseline" else label
             assert shown.strip("*") == f"{100 * its['groups']['all']['RR@10'][name]:.1f}", (label, name)
+
+
+@pytest.mark.parametrize("name", ["squad-open-by-passage", "fairytaleqa"])
+def test_the_gains_in_the_faq_are_the_page_s(name: str) -> None:
+    text = (BENCHMARKS.parent / "docs" / "faq.md").read_text("utf-8")
+    one = json.loads((BENCHMARKS / "results" / "same_labels.json").read_text("utf-8"))["sets"][name]
+    values = one["groups"]["all"]["RR@10"]
+    gain = f"{100 * (values['gnn-encoder'] - values[one['strongest']]):.1f}"
+    assert f" {gain} " in text.split("**What about passages without any question?**")[1].split("**")[0]
