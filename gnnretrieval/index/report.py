@@ -103,9 +103,9 @@ class IndexReport(Report):
         lines = [f"{self.path}: {size}, {kind}{setting}"]
         if measured := self.measured:
             lines.append(
-                f"  recall of exact search @10 {100 * measured.recall_at_10:.1f} %, "
-                f"@100 {100 * measured.recall_at_100:.1f} %; {measured.milliseconds:.2f} ms a question, "
-                f"{measured.queries_per_second:,.0f} questions/s together ({measured.sample}, "
+                f"  recall against exact search: @10 {100 * measured.recall_at_10:.1f} %, "
+                f"@100 {100 * measured.recall_at_100:.1f} %; {measured.milliseconds:.2f} ms for a question alone, "
+                f"{measured.queries_per_second:,.0f} questions a second together ({measured.sample}, "
                 f"{counted(measured.threads, 'core')})"
             )
             if since := measured.updates_since:

@@ -30,8 +30,8 @@ def test_building_says_kind_setting_recall_and_times(approximate):
     first, second = said.out.splitlines()
     assert first.startswith(f"{place}: 40 passages, ")
     assert "IVF4,SQ8 searched with nprobe=" in first
-    assert "recall of exact search @10 " in second
-    assert "ms a question" in second
+    assert "recall against exact search: @10 " in second
+    assert "ms for a question alone" in second
     assert "of the dataset's queries" in second
 
 
