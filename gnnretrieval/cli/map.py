@@ -37,10 +37,11 @@ def build(source: Path, out: Path | None, overwrite: bool, **settings: Any) -> N
     Example: gnnretrieval map build work/embeddings
     Example: gnnretrieval map build work/index --method umap --out work/map-umap
     """
+    from gnnretrieval.index.retriever import index_in
     from gnnretrieval.maps.building import build_map, embeddings_behind
 
     embeddings = embeddings_behind(source)
-    out = out or beside(embeddings.path, "map")
+    out = out or beside(index_in(source), "map")  # where serve looks for it
     made = build_map(embeddings, out, MapSettings.parse(settings_from(MapSettings, settings)), overwrite=overwrite)
     echo("\n".join(_lines(made, out)))
     echo_next(f"gnnretrieval map view {quoted(out)}, and then open {out}.html in a browser")

@@ -15,6 +15,11 @@ def test_a_map_lies_beside_the_embeddings(embeddings, succeeds):
     assert "% of the variance" in said
 
 
+def test_a_map_of_an_index_lies_beside_the_index_where_serve_looks(made, succeeds, tmp_path_factory):
+    index = shutil.copytree(made.index, tmp_path_factory.mktemp("elsewhere") / "index")
+    assert succeeds("map", "build", index).out.startswith(f"{index.with_name('map')}: 40 passages")
+
+
 def test_what_has_no_embeddings_is_refused(made, refuses, tmp_path):
     out = tmp_path / "map"
     refuses("map", "build", made.baseline_index, "--out", out, says=("no graph", "GNN-encoder's index"), out=out)
