@@ -79,7 +79,7 @@ def test_a_report_cannot_change_and_completes_its_names(flawed):
 def test_each_flaw_is_a_warning_that_says_what_to_do(flawed):
     warnings = inspect_dataset(flawed).warnings
     starts = [
-        "There is no dev split",
+        "There is no dev split to choose settings on (training holds out a quarter of train instead)",
         "The test split is too small to tell systems apart (2 queries)",
         "Queries of train have no relevant passage (1 of 2)",
         "Queries of test have the text of a train query (1 of 2)",

@@ -143,7 +143,7 @@ def _of_problems(problems: Sequence[Problem]) -> Iterator[str]:
 def _of_missing_splits(splits: Mapping[str, SplitFigures]) -> Iterator[str]:
     uses = {
         "train": "train a model on",
-        "dev": "choose settings on (training holds out about a fifth of train instead)",
+        "dev": "choose settings on (training holds out a quarter of train instead)",
         "test": "report results on",
     }
     for name, use in uses.items():
