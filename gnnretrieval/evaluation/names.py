@@ -47,8 +47,8 @@ _ALIASES: dict[str, Measure] = {name.lower(): measure for name, measure in KNOWN
     "answer_recall": Answer,
 }
 _SEVERAL = {
-    "accuracy": "Success@20 (a relevant passage is among the first 20), or Answer@20 (a passage with an answer is, as "
-    "DPR counts). ir-measures' Accuracy is not offered"
+    "accuracy": "Success@{0} (a relevant passage is among the first {0}), or Answer@{0} (a passage with an answer is, "
+    "as DPR counts). ir-measures' Accuracy is not offered"
 }
 
 
@@ -81,7 +81,7 @@ def _parse(text: str) -> Measure:
         raise InputError(f"measure {text!r} cannot be read: write it like {EXAMPLES}.")
     name, params, at = form["name"], form.groupdict().get("params"), form["at"]
     if not named:
-        raise _unknown(text, name)
+        raise _unknown(text, name, form["at"] or "20")
     family: Any = named
     try:
         values = _keywords(params or "")
@@ -123,9 +123,9 @@ def _named(name: str) -> Measure | None:
     return KNOWN.get(name) or _ALIASES.get(name.lower())
 
 
-def _unknown(text: str, name: str) -> InputError:
+def _unknown(text: str, name: str, at: str) -> InputError:
     if name.lower() in _SEVERAL:
-        return InputError(f"measure {text!r} is ambiguous: write {_SEVERAL[name.lower()]}.")
+        return InputError(f"measure {text!r} is ambiguous: write {_SEVERAL[name.lower()].format(at)}.")
     if name in registry:
         return InputError(f"measure {text!r} is not offered; docs/evaluation.md says why. Known: {_known()}.")
     meant = nearest(name, [*KNOWN, *_ALIASES])
