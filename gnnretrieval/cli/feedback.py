@@ -208,8 +208,8 @@ def simulate(
 
 @feedback.command()
 @click.argument("run", type=PATH)
-@click.option("--session", "sessions", multiple=True, metavar="ID", help="Session; may be given again.")
-@click.option("--question", "questions", multiple=True, metavar="TEXT", help="Question; may be given again.")
+@click.option("--session", "sessions", multiple=True, metavar="ID", help="Session; may be repeated.")
+@click.option("--question", "questions", multiple=True, metavar="TEXT", help="Question; may be repeated.")
 def forget(run: Path, sessions: tuple[str, ...], questions: tuple[str, ...]) -> None:
     """Take events out of the store of RUN, the directory of a search that is updated from its clicks.
 

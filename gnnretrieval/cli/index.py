@@ -35,7 +35,7 @@ def index() -> None:
 @settings_options(IndexSettings)
 @click.option("--changed", is_flag=True, help="Bring the index at --out up to embeddings that were updated.")
 @click.option("--sentences", is_flag=True, help="Index the sentences of features; passages are ranked by them (DCSR).")
-@worker_options
+@worker_options("parts")
 @overwrite_option
 def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overwrite: bool, **settings: Any) -> None:
     """Index VECTORS: a GNN-encoder's embeddings, or a dual-encoder's features (the baseline).

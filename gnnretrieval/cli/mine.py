@@ -80,7 +80,7 @@ def negatives(
 @out_beside_option
 @settings_options(DenoiseSettings)
 @shards_option
-@worker_options
+@worker_options("shards")
 @device_option
 @overwrite_option
 def denoise_(
@@ -112,7 +112,7 @@ def denoise_(
 @dataset_options
 @settings_options(PseudoLabelSettings)
 @shards_option
-@worker_options
+@worker_options("shards")
 @device_option
 @overwrite_option
 def pseudo_label_(

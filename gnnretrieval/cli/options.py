@@ -26,7 +26,7 @@ out_option = click.option("--out", type=PATH, required=True, help="Directory to 
 out_beside_option = click.option("--out", type=PATH, help="Directory to make.  [default: beside the input]")
 overwrite_option = click.option("--overwrite", is_flag=True, help="Replace an artifact made from other inputs.")
 verify_option = click.option("--verify", is_flag=True, help="Check the sha256 of every file that is read first.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
 
 def _columns(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
@@ -41,7 +41,12 @@ def _columns(context: click.Context, parameter: click.Parameter, values: tuple[s
 
 
 columns_option = click.option(
-    "--column", "columns", metavar="FIELD=NAME", multiple=True, callback=_columns, help="Name of a table's column."
+    "--column",
+    "columns",
+    metavar="FIELD=NAME",
+    multiple=True,
+    callback=_columns,
+    help="Name of a table's column; may be repeated.",
 )
 
 
@@ -84,7 +89,7 @@ SHARDS = ("shards", "shard", *WORKERS)
 
 def shard_options(command: Command) -> Command:
     """Decorator: options of a stage in shards, for :func:`sharding_of` and :func:`shard_of`."""
-    command = worker_options(command)
+    command = worker_options("shards")(command)
     command = click.option("--shard", metavar="I/N", help="Do only the Ith of N shards, then stop; --shards N joins.")(
         command
     )
@@ -99,27 +104,33 @@ shards_option = click.option(
 )
 
 
-def worker_options(command: Command) -> Command:
-    """Decorator: who runs shards."""
+def worker_options(parts: str) -> Callable[[Command], Command]:
+    """Decorator: who makes the ``parts`` of an artifact."""
     options = (
         click.option(
             "--engine",
             type=click.Choice(["local", "ray"]),
             default="local",
             show_default=True,
-            help="Who runs the shards: processes of this machine, or a Ray cluster.",
+            help=f"Who makes the {parts}: processes of this machine, or a Ray cluster.",
         ),
-        click.option("--workers", type=click.IntRange(1), help="Most shards at the same time.  [default: 1, or Ray's]"),
+        click.option(
+            "--workers", type=click.IntRange(1), help=f"Most {parts} at the same time.  [default: 1, or Ray's]"
+        ),
         click.option("--address", help="Address of the Ray cluster, such as auto.  [default: this machine]"),
         click.option(
             "--storage",
             metavar="URL",
-            help="Object store for shards, and for Ray's workers also for inputs, such as s3://bucket/work.",
+            help=f"Object store for {parts}, and for Ray's workers also for inputs, such as s3://bucket/work.",
         ),
     )
-    for option in reversed(options):
-        command = option(command)
-    return command
+
+    def decorated(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorated
 
 
 def sharding_of(given: dict[str, Any]) -> Sharding | None:

@@ -40,7 +40,7 @@ _SECTIONS = {
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any that is free.")
 @click.option("--token-file", type=PATH, help="File with the token that requests must give; others must not read it.")
 @click.option("--no-auth", is_flag=True, help="Let everybody ask, where others can reach --host.")
-@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Name to answer to; may be given again.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Name to answer to; may be repeated.")
 @click.option(
     "--rate",
     type=click.FloatRange(0),

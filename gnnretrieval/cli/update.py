@@ -13,7 +13,7 @@ from gnnretrieval.progress import say
 
 @click.command()
 @click.argument("recipe", type=PATH)
-@click.option("--events", "logs", multiple=True, type=PATH, metavar="LOG", help="Event log; may be given again.")
+@click.option("--events", "logs", multiple=True, type=PATH, metavar="LOG", help="Event log; may be repeated.")
 @click.option("--data", type=PATH, help="Dataset or file of tonight's passages, instead of the recipe's.")
 @click.option("--out", type=PATH, help="Directory of the search.  [default: beside the recipe, NAME-live]")
 @columns_option

@@ -35,6 +35,25 @@ def test_an_argument_is_no_option(words):
     assert said.split("\nOptions:\n")[1].startswith("  -")
 
 
+def all_options(command):
+    """Every option of a command and of those below it."""
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from all_options(inner)
+    yield from (one for one in command.params if isinstance(one, click.Option))
+
+
+def test_an_option_that_may_be_repeated_says_so_in_one_way():
+    several = {(one.opts[0], one.help) for one in all_options(cli) if one.multiple and one.opts[0] != "--dev-run"}
+    assert len(several) > 5
+    assert [option for option, help in several if not help.endswith("; may be repeated.")] == []
+
+
+def test_index_build_is_made_in_parts():
+    said = CliRunner().invoke(cli, ["index", "build", "--help"], terminal_width=200).output
+    assert "Most parts at the same time." in said
+    assert "shards" not in said
+
+
 def test_a_command_that_was_invoked_alone_has_both_help_options():
     alone = SectionedCommand("one", sections={})
     assert CliRunner().invoke(alone, ["-h"]).exit_code == 0
