@@ -184,7 +184,8 @@ def _mode(given: dict[str, bool]) -> str:
 
     for name, wanted in GOES_WITH.items():
         if is_given(name) and modes[0] not in wanted:
-            raise click.UsageError(f"{options[name]} goes with {' or '.join(wanted)}.")
+            instead = " A run has --depth." if name == "k" else ""
+            raise click.UsageError(f"{options[name]} goes with {' or '.join(wanted)}.{instead}")
     require_effect()
     alone_given = [name for name in _ALONE if context.params[name]]
     if len(alone_given) > 1:

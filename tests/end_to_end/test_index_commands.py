@@ -216,6 +216,7 @@ def test_weights_of_terms_rank_a_corpus(made, tiny_checkpoint, tiny_dataset, suc
         (("q", "--where", "domain=squad"), "--where goes with --data"),
         (("--questions", "q.tsv", "--run", "a.run", "--qrels", "graded"), "--qrels goes with --data"),
         (("--prompt", "--json"), "--json goes with a QUESTION"),
+        (("--questions", "q.tsv", "--run", "a.run", "--k", 3), "or --prompt. A run has --depth."),
         (("--questions", "q.tsv"), "--questions writes a run: give --run FILE"),
         (("--vectors", "v.npy", "--run", "a.run", "--hybrid"), "--hybrid goes with a QUESTION or --prompt"),
         (("--bm25", "--data", "d", "--run", "a.run", "--hybrid"), "--hybrid needs an index: leave out --bm25"),
