@@ -70,7 +70,8 @@ def negatives(
     out = out or beside(dataset, "negatives")
     _echo(mine_negatives(opened, parsed, out, features=vectors, device=device, overwrite=overwrite))
     echo_next(
-        f"gnnretrieval mine denoise {quoted(out)}, or gnnretrieval train GRAPH --layer gat --examples {quoted(out)}"
+        f"gnnretrieval mine denoise {quoted(out)} --cross-encoder NAME, or gnnretrieval train GRAPH --layer gat "
+        f"--examples {quoted(out)}"
     )
 
 
@@ -78,7 +79,7 @@ def negatives(
 @click.argument("examples", type=PATH)
 @click.option("--data", type=PATH, help="The dataset, if it moved since EXAMPLES were mined.")
 @out_beside_option
-@settings_options(DenoiseSettings)
+@settings_options(DenoiseSettings, required=["cross_encoder"])
 @shards_option
 @worker_options("shards")
 @device_option
@@ -110,7 +111,7 @@ def denoise_(
 @click.argument("features", type=PATH)
 @out_beside_option
 @dataset_options
-@settings_options(PseudoLabelSettings)
+@settings_options(PseudoLabelSettings, required=["cross_encoder"])
 @shards_option
 @worker_options("shards")
 @device_option

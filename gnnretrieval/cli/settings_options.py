@@ -6,7 +6,7 @@ import inspect
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Literal, TypeVar
 
 import click
@@ -17,12 +17,12 @@ from gnnretrieval.settings import OneOf, Settings
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def settings_options(model: type[Settings]) -> Callable[[Command], Command]:
+def settings_options(model: type[Settings], required: Collection[str] = ()) -> Callable[[Command], Command]:
     """Decorator: an option for each field of ``model`` and of its groups, named after the field."""
 
     def decorate(command: Command) -> Command:
         for name, (_, annotation, default, meaning) in reversed(list(_fields(model).items())):
-            command = _option(name, annotation, default, meaning)(command)
+            command = _option(name, annotation, default, meaning, name in required)(command)
         return command
 
     return decorate
@@ -66,12 +66,15 @@ def _meanings(model: type[Settings]) -> dict[str, str]:
     return {name: re.sub(r"\s+", " ", meaning).replace("``", "") for name, meaning in entries}
 
 
-def _option(name: str, annotation: Any, default: Any, meaning: str) -> Callable[[Command], Command]:
+def _option(name: str, annotation: Any, default: Any, meaning: str, required: bool) -> Callable[[Command], Command]:
     option, said = f"--{name.replace('_', '-')}", meaning.rstrip(".") + "."
     if annotation is bool and default is False:
         return click.option(option, name, is_flag=True, default=None, help=said)
     shown = "" if default is None or default is PydanticUndefined else f"  [default: {_as_text(default)}]"
-    return click.option(option, name, type=_type(annotation), default=None, help=said + shown)
+    kind = _type(annotation)
+    if required:  # click takes a given default for a value, also None
+        return click.option(option, name, type=kind, required=True, help=said)
+    return click.option(option, name, type=kind, default=None, help=said + shown)
 
 
 def _as_text(default: Any) -> str:
