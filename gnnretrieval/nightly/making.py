@@ -104,7 +104,9 @@ class Maker:
         """
         logs = store.logs()
         if not logs:
-            raise NoLabelsError("the store has no event: give a log with some (--events).")
+            days = self.recipe.update.keep_days
+            newer = "" if days is None else f" that are not older than keep_days = {days}"
+            raise NoLabelsError(f"the store has no event: give a log with some{newer} (--events).")
         with self.step("judging"):
             made = import_feedback(logs, self.passages, out, self.recipe.feedback, overwrite=True)
             dataset = Dataset.open(made.path)

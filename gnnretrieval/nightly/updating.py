@@ -95,7 +95,8 @@ def update_search(
     with run.held():
         signed = len(run.ledger())
         stored = run.store.add(opened, redact=recipe.update.redact, keep_from=keep_from)
-        say(f"{run.path}: {counted(stored.added, 'new event')}, {stored.stored:,} in the store")
+        too_old = f", {stored.too_old:,} older than keep_days" if stored.too_old else ""
+        say(f"{run.path}: {counted(stored.added, 'new event')}{too_old}, {stored.stored:,} in the store")
         report = night.update(stored)
         if len(run.ledger()) > signed:  # the report of a line that an earlier update signed is not this one
             place = run.report_place(len(run.ledger()))

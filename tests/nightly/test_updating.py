@@ -124,7 +124,10 @@ def test_where_all_events_are_too_old_the_old_model_serves_new_passages(search):
     search.set_passages(new="zu zu zu")
     report = search.update(now=datetime(2030, 1, 1, tzinfo=UTC))
     assert (report.outcome, report.version, report.events.stored) == ("passages only", 3, 0)
-    assert report.reasons == ["There is nothing to train on: the store has no event: give a log with some (--events)."]
+    assert report.reasons == [
+        "There is nothing to train on: the store has no event: give a log with some that are not older than "
+        "keep_days = 30 (--events)."
+    ]
 
 
 @pytest.mark.parametrize("begun", ["", '{"time": "2026-0'])
