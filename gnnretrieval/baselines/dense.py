@@ -217,13 +217,12 @@ def choose_dense(
     parts: NDArray[np.integer],
     *,
     priors: bool = True,
+    learn_held_out: bool = True,
     seed: int = 0,
     names: Sequence[str] = tuple(CHOICES),
     clicked: ClickedQuestions | None = None,
 ) -> dict[str, DenseBaseline]:
     """Choose the best setting of every baseline on dev.
-
-    If questions of ``whole`` were held out, the chosen heads are then trained again on all its labels.
 
     Args:
         graph: The graph without the questions that are held out.
@@ -233,6 +232,8 @@ def choose_dense(
         parts: Kind of each dev question ``(q,)``; a setting counts by its lowest mean over the kinds.
         priors: Whether to choose the baselines with a prior: only a dev split shows how often questions are about
             passages with training questions.
+        learn_held_out: Whether the chosen heads are trained again on all labels of ``whole``, if questions are held
+            out; not on queries of both train and dev.
         seed: Seed of the order of training pairs.
         names: Names of the baselines.
         clicked: How the dev questions count if their labels are clicks; None: all alike.
@@ -264,7 +265,9 @@ def choose_dense(
         best = max(choices, key=lambda setting: dev[setting])
         made = DenseBaseline(best, dev[best], graph, heads.get((best.steps, best.sides)))
         if whole is not graph:
-            again = None if made.heads is None else train_heads(whole, best.steps, sides=best.sides, seed=seed)
-            made = DenseBaseline(best, dev[best], whole, again, made)
+            final = made.heads
+            if final is not None and learn_held_out:
+                final = train_heads(whole, best.steps, sides=best.sides, seed=seed)
+            made = DenseBaseline(best, dev[best], whole, final, made)
         baselines[name] = made
     return baselines

@@ -225,6 +225,7 @@ def _rank_dense(
         held_out.relevant,
         held_out.parts,
         priors=held_out.is_split,
+        learn_held_out=not held_out.is_split,
         seed=seed,
         names=names,
         clicked=held_out.clicked,

@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from train_and_dev import with_training_queries_in_dev
 
-from gnnretrieval.baselines import BASELINES, EXPANSION, LEXICAL
-from gnnretrieval.baselines.dense import CHOICES
+from gnnretrieval.baselines import BASELINES, EXPANSION, LEXICAL, dense
+from gnnretrieval.baselines.dense import CHOICES, DenseBaseline, DenseSetting
 from gnnretrieval.baselines.rankings import open_baselines, rank_baselines
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import Features
@@ -16,6 +17,7 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.recipes.recipe import CompareSettings
 from gnnretrieval.recipes.same_labels import COLD, WARM, compare_same_labels, split_by_labels
+from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import held_out_queries
 
 
@@ -84,6 +86,20 @@ def test_without_a_dev_split_no_prior_is_chosen_and_held_out_questions_are_ranke
         by_kind = [values[held_out.parts == kind].mean() for kind in np.unique(held_out.parts)]
         measured = values.mean() if name == LEXICAL else min(by_kind)
         assert found.meta["chosen"][name]["dev"] == pytest.approx(measured, abs=0.02), name
+
+
+def test_the_final_head_does_not_learn_from_a_query_of_both_train_and_dev(
+    tiny_dataset, tiny_settings, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(dense.CHOICES, "linear-head", [DenseSetting(20)])
+    ranked = []
+    by = DenseBaseline.run
+    monkeypatch.setattr(DenseBaseline, "run", lambda baseline, *given: ranked.append(baseline) or by(baseline, *given))
+    store, dataset, features = with_training_queries_in_dev(tiny_dataset, tiny_settings, tmp_path)
+    rank_baselines(store, dataset, features, "test", tmp_path / "out", only=("linear-head",))
+    final, of_dev = ranked
+    assert (len(final.graph.labels), len(of_dev.graph.labels)) == (len(store.labels), len(store.labels) - 2)
+    assert final.heads.queries.equal(train_heads(of_dev.graph, final.setting.steps).queries)
 
 
 def test_without_a_dev_split_a_baseline_with_a_prior_is_refused(

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from train_and_dev import with_training_queries_in_dev
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import Features, encode_dataset
@@ -136,18 +137,6 @@ def test_too_few_questions_to_hold_out_are_said(
     store = build_graph(dataset, features, GraphSettings(k=3), tmp_path / "graph")
     with pytest.raises(GnnRetrievalError, match="no dev split, and too few training queries"):
         held_out_queries(store, dataset, features, seed=0)
-
-
-def with_training_queries_in_dev(
-    source: Path, settings: EncoderSettings, place: Path
-) -> tuple[Graph, Dataset, Features]:
-    """The tiny dataset's graph, with two of its training queries in dev too."""
-    shutil.copytree(source, place / "data")
-    dev = place / "data" / "qrels" / "dev.tsv"
-    dev.write_text(dev.read_text() + "train-07\tp07\t1\ntrain-08\tp08\t1\n")
-    dataset = Dataset.open(place / "data")
-    features = encode_dataset(dataset, settings, place / "features")
-    return build_graph(dataset, features, GraphSettings(k=3), place / "graph"), dataset, features
 
 
 def test_a_query_of_both_train_and_dev_is_kept_out_of_training(
