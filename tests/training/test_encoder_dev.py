@@ -47,6 +47,17 @@ def test_without_one_all_queries_of_some_passages_are_held_out(tiny_dataset, tmp
     assert of_passages == found.hidden
 
 
+def test_a_query_whose_second_passage_is_held_out_is_held_out_too(tmp_path):
+    """Query i has the passages i and i + 1: every passage has two queries."""
+    passages, queries = ({f"{kind}{row}": f"{kind} {row}" for row in range(24)} for kind in "pq")
+    train = {f"q{row}": {f"p{row}": 1, f"p{(row + 1) % 24}": 1} for row in range(24)}
+    dataset = Dataset.from_records(passages, queries, train, tmp_path / "data")
+    found = dev_queries(dataset, "train", 0)
+    assert len(found.hidden) == 2  # as many as name one of the two chosen passages first
+    first, second = sorted(found.hidden, key=lambda query: int(query[1:]))
+    assert set(train[first]) & set(train[second])
+
+
 def test_too_few_queries_to_hold_some_out_are_refused(tiny_dataset, tmp_path):
     place = tmp_path / "dataset"
     shutil.copytree(tiny_dataset, place)

@@ -34,7 +34,7 @@ class DevQueries(NamedTuple):
 
 
 def dev_queries(dataset: Dataset, split: str, seed: int) -> DevQueries:
-    """The dev split's queries; without one, the training queries of a twelfth of their relevant passages.
+    """The dev split's queries; without one, all training queries of about a twelfth of the relevant passages.
 
     Raises:
         GnnRetrievalError: No query is left for dev, or for training.
@@ -50,13 +50,28 @@ def dev_queries(dataset: Dataset, split: str, seed: int) -> DevQueries:
     if name is None:
         passages = sorted({passages[0] for passages in relevant.values()})
         rng = np.random.default_rng([seed, 0, 1])
-        chosen = set(rng.permutation(passages)[: max(1, round(HELD_OUT * len(passages)))].tolist())
-        relevant = {query: positives for query, positives in relevant.items() if positives[0] in chosen}
+        chosen = rng.permutation(passages)[: max(1, round(HELD_OUT * len(passages)))].tolist()
+        relevant = _queries_of(chosen, relevant)
     if not relevant or training <= relevant.keys():
         raise GnnRetrievalError(
             f"{dataset.path}: there are too few queries for both training and dev: add a dev split."
         )
     return DevQueries(name or "held-out training queries", relevant, frozenset(training & relevant.keys()))
+
+
+def _queries_of(chosen: Sequence[str], relevant: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """All queries of passages of ``chosen``, in its order, until they are as many as those that name one first."""
+    queries_of: dict[str, list[str]] = {}
+    for query, positives in relevant.items():
+        for passage in positives:
+            queries_of.setdefault(passage, []).append(query)
+    firsts = set(chosen)
+    wanted = sum(positives[0] in firsts for positives in relevant.values())
+    held_out: set[str] = set()
+    for passage in chosen:
+        if len(held_out) < wanted:
+            held_out.update(queries_of[passage])
+    return {query: positives for query, positives in relevant.items() if query in held_out}
 
 
 class RetrievalDev:
