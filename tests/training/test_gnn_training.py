@@ -185,6 +185,22 @@ def test_only_masked_queries_are_trained_on_and_only_the_others_are_in_the_graph
     assert not mask[np.concatenate([graph.queries for graph in seen])].any()
 
 
+def test_copies_of_masked_queries_leave_the_graph_with_them_and_are_not_trained_on(tiny_graph, tmp_path, monkeypatch):
+    """Query 2 i + 1 has the vector of query 2 i."""
+    store = in_memory(tiny_graph)
+    store.query_features[1::2] = store.query_features[::2]
+    masked, asked, seen = np.arange(store.num_queries) % 10 == 0, [], []
+    monkeypatch.setattr(gnn, "mask_queries", lambda *args: masked)
+    monkeypatch.setattr(gnn, "step_of", lambda *args, step_of=gnn.step_of: asked.append(args[0]) or step_of(*args))
+    of_step = GNNTraining._subgraph
+    monkeypatch.setattr(GNNTraining, "_subgraph", lambda self, *args: seen.append(args[1]) or of_step(self, *args))
+    training = GNNTraining(store, a_dev_set(store), TrainSettings(**SHORT), tmp_path)
+    monkeypatch.setattr(training.dev, "measure", lambda *args: dict.fromkeys(training.scales, np.zeros(4)))
+    training.epoch(0)
+    assert set(np.concatenate(asked)) == set(np.flatnonzero(masked))
+    assert all(np.array_equal(visible, np.arange(store.num_queries) % 10 > 1) for visible in seen)
+
+
 def test_each_epoch_splits_the_queries_anew(tiny_graph, tmp_path, monkeypatch):
     chosen, mask_queries = [], gnn.mask_queries
     monkeypatch.setattr(gnn, "mask_queries", lambda *args: chosen.append(mask_queries(*args)) or chosen[-1])

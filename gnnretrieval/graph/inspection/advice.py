@@ -113,8 +113,8 @@ def _of_duplicates(figures: GraphReport) -> Iterator[str]:
     if queries.share > NEAR_QUERIES:
         yield (
             f"{queries.share:.0%} of the queries have a near-duplicate (cosine {near.threshold:g} or more): when "
-            "training masks one, its copy stays in the graph and gives the answer away. Merge them, or train with "
-            "--mask-unit passage."
+            "training masks one, the other stays in the graph, unless it has the same text, and gives the answer away. "
+            "Merge them, or train with --mask-unit passage."
         )
     if passages.share > NEAR_PASSAGES:
         yield (

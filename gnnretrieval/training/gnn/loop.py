@@ -27,6 +27,7 @@ from gnnretrieval.training.gnn.candidates import Step, step_of
 from gnnretrieval.training.gnn.dev import DevSet, DevWindow, choose_scale
 from gnnretrieval.training.gnn.examples import LearnedFrom, probability_column
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors, edge_moments
+from gnnretrieval.training.gnn.held_out import first_copies
 from gnnretrieval.training.gnn.joint import JointEncoders
 from gnnretrieval.training.gnn.log import dev_note, write_log
 from gnnretrieval.training.gnn.settings import TrainSettings
@@ -80,6 +81,7 @@ class GNNTraining:
         self.labels = self.learned.labels
         self.labelled = np.unique(self.labels[:, 0])  # queries without a label are only in the graph
         self.learnable = self.labelled[self.learned.taught[self.labelled]]
+        self.first_copy = first_copies(store.query_features, np.arange(store.num_queries))
         self.dropped = store.label_edges(self.labels) if settings.mask_unit == "none" else None
         self.goes_on = encoders is not None or start is not None
         self.tensors = GraphTensors(store, device)
@@ -176,7 +178,9 @@ class GNNTraining:
         labels = np.stack([np.searchsorted(self.labelled, self.labels[:, 0]), self.labels[:, 1]], axis=1)
         chosen = mask_queries(len(self.labelled), labels, settings.mask_ratio, settings.mask_unit, rng)
         masked[self.labelled[chosen]] = True
-        visible = self.shown if settings.mask_unit == "none" else self.shown & ~masked  # Q_g
+        visible = self.shown  # Q_g
+        if settings.mask_unit != "none":  # a copy of a masked question would give its answer away
+            visible = visible & ~np.isin(self.first_copy, self.first_copy[masked])
         if settings.negatives == "masked":
             self.allowed = np.unique(self.labels[masked[self.labels[:, 0]], 1])
         everything: Rows | None = None
