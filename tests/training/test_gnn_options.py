@@ -386,14 +386,20 @@ def test_every_layer_trains_is_kept_and_embeds(layer, tiny_graph, tiny_dataset, 
     assert np.isfinite(embedded.passages).all()
 
 
-@pytest.mark.parametrize("given", [{"heads": 4}, {"dropout": 0.5}])
-def test_a_layer_without_attention_refuses_settings_of_attention(
-    given, tiny_graph, tiny_dataset, tiny_features, tmp_path
-):
-    settings = TrainSettings.parse({**SHORT, "layer": "sage", "encoder": given})
-    with pytest.raises(GnnRetrievalError, match="layer = sage has no attention"):
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"layer": "sage", "encoder": {"heads": 4}}, "layer = sage has no attention"),
+        ({"layer": "sage", "encoder": {"dropout": 0.5}}, "layer = sage has no attention"),
+        ({"mask_unit": "none", "mask_ratio": 0.5}, "mask_unit = none masks nothing, and has no use for mask_ratio"),
+        ({"candidates": "corpus", "hard_negatives": 2}, "has no use for hard_negatives: leave hard_negatives out, or"),
+    ],
+)
+def test_settings_without_an_effect_are_refused(given, says, tiny_graph, tiny_dataset, tiny_features, tmp_path):
+    settings = TrainSettings.parse({**SHORT, **given})
+    with pytest.raises(GnnRetrievalError, match=says):
         train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings, tmp_path / "model")
-    with pytest.raises(InputError, match="layer = sage has no attention"):
+    with pytest.raises(InputError, match=says):
         Recipe.parse({"name": "tiny", "train": settings.model_dump()})
 
 

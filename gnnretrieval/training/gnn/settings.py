@@ -70,7 +70,7 @@ class TrainSettings(Settings):
         epochs: Passes over the training queries, each with a new random split; 5 with mode = joint, 8 with
             layer = linear too. 0: only choose the context scale of a GNN-encoder that was trained over another
             dual-encoder.
-        mask_ratio: ``β``, share of the queries that an epoch masks and trains on.
+        mask_ratio: ``β``, share of the queries that an epoch masks and trains on; not with mask_unit = none.
         mask_unit: Queries that are masked together: ``query``: each alone (the paper), ``passage``: those of a passage,
             or ``mixed``; ``none``: mask nothing, and train on every query without its label edges (the paper's
             ablation).
@@ -192,11 +192,21 @@ class TrainSettings(Settings):
 
     @property
     def unused(self) -> str | None:
-        """What the layer does not use of its settings, and what to do. Models from before this check have such ones."""
+        """What training does not use of its settings, and what to do. Models from before this check have such ones."""
         if self.layer in WITHOUT_ATTENTION and (self.encoder.heads > 1 or self.encoder.dropout):
             no_use = "has no attention, and no use for heads and dropout"
             return f"layer = {self.layer} {no_use}: leave them out, or give layer = gat"
+        if self.mask_unit == "none" and self._is_changed("mask_ratio"):
+            return "mask_unit = none masks nothing, and has no use for mask_ratio: leave one of them out"
+        if self.candidates == "corpus" and self._is_changed("hard_negatives"):
+            return (
+                "candidates = corpus compares with every passage, and has no use for hard_negatives: leave "
+                "hard_negatives out, or give candidates = batch"
+            )
         return None
+
+    def _is_changed(self, name: str) -> bool:
+        return bool(getattr(self, name) != type(self).model_fields[name].default)
 
 
 def _changed(group: Settings) -> list[str]:

@@ -85,6 +85,8 @@ def train_gnn(
 
     def write(directory: Path) -> dict[str, Any]:
         ranks.begin()
+        if as_device(device).type != "cpu" and settings.layer == "linear" and not settings.is_joint:
+            say(f"device = {device} has no effect: layer = linear over a frozen dual-encoder trains on the CPU")
         _say_how_it_chooses(plan.held_out)
         write_layer = _write_linear if settings.layer == "linear" else _write_layers
         made = write_layer(plan, directory, device, ranks)
