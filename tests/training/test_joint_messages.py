@@ -19,7 +19,7 @@ from gnnretrieval.nn.label_messages import Heads, Messages, mean_nearness, messa
 from gnnretrieval.training import TrainSettings, train_gnn
 from gnnretrieval.training.encoder.encoded import encoded
 from gnnretrieval.training.encoder.inspection import inspection, inspection_lines, open_trained
-from gnnretrieval.training.gnn import joint_messages, messages
+from gnnretrieval.training.gnn import dry_run, joint_messages, messages
 from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.held_out import held_out_queries
@@ -225,6 +225,16 @@ def test_a_dry_run_times_its_steps(tiny_graph, tiny_dataset, tiny_features):
     lines = dry_run_lines(found, settings)
     assert "3 epochs of 3 steps: 9 steps of 20 queries, each against up to 40 passages" in lines[1]
     assert lines[-1] == "a dry run: nothing was made"
+
+
+def test_a_dry_run_counts_the_shared_heads_alone(tiny_graph, tiny_dataset, tiny_features, monkeypatch):
+    """Joint training climbs the ladder without separate heads."""
+    given, counted = (tiny_graph, Dataset.open(tiny_dataset), tiny_features), []
+    count = dry_run.steps_of_heads
+    monkeypatch.setattr(dry_run, "steps_of_heads", lambda *args: counted.append(count(*args)) or counted[-1])
+    rehearse(*given, TrainSettings.parse(GIVEN))
+    rehearse(*given, TrainSettings())
+    assert counted[1] == 2 * counted[0]
 
 
 def test_its_defaults_and_what_it_refuses():

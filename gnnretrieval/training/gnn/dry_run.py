@@ -19,11 +19,11 @@ from gnnretrieval.errors import counted
 from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Examples
-from gnnretrieval.nn.label_messages import Heads, Messages
+from gnnretrieval.nn.label_messages import Heads, Messages, Sides
 from gnnretrieval.pages.quantities import in_time
 from gnnretrieval.training.gnn.embedding import gated_contexts
 from gnnretrieval.training.gnn.head import BATCH, train_heads
-from gnnretrieval.training.gnn.joint_messages import QueryEncoderTraining
+from gnnretrieval.training.gnn.joint_messages import JOINT_SIDES, QueryEncoderTraining
 from gnnretrieval.training.gnn.judged import FOLDS, Judged
 from gnnretrieval.training.gnn.ladder import (
     HEADS,
@@ -94,7 +94,7 @@ def rehearse(
 
 def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
     settings, times = plan.settings, []
-    ladder = _rehearse_linear(plan)
+    ladder = _rehearse_linear(plan, JOINT_SIDES)
     with tempfile.TemporaryDirectory() as place:
         taught = plan.learned.taught
         made = QueryEncoderTraining.of(plan.store, plan.held_out, settings, Path(place), taught, device=device)
@@ -120,12 +120,12 @@ def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
     }
 
 
-def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
+def _rehearse_linear(plan: TrainingPlan, sides: Sequence[Sides] = SIDES) -> dict[str, Any]:
     store = plan.store
     part = training_part(store, plan.held_out, plan.settings, torch.from_numpy(plan.learned.taught))
     held_out, taught = part.held_out, part.taught
     graph = part.graph if held_out.hidden is None else part.graph.without(torch.from_numpy(held_out.hidden))
-    head = Messages(STEPS, trained_mean=TRAINED_MEANS[-1], sides=SIDES[-1])
+    head = Messages(STEPS, trained_mean=TRAINED_MEANS[-1], sides=sides[-1])
 
     def train(steps: int) -> Heads:
         seed = plan.settings.seed
@@ -138,7 +138,7 @@ def _rehearse_linear(plan: TrainingPlan) -> dict[str, Any]:
     dearest = head._replace(mean=head.trained_mean, rounds=rounds, step_size=0.1 * rounds)
     dev = _seconds(lambda: judged.measure(dearest))
     folds = FOLDS * is_few(held_out)
-    steps = steps_of_heads(head_steps(graph, taught), folds)
+    steps = steps_of_heads(head_steps(graph, taught), folds, len(sides))
     labelled = np.unique(store.labels[:, 0])
     return {
         "queries": int(plan.learned.taught[labelled].sum()),

@@ -51,7 +51,7 @@ from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.ranks import ALONE, Ranks
 
 HEAD_RATE = 4.0  # learning rate of the head over the query encoder's: 2e-4 by default
-_SIDES: tuple[Sides, ...] = ("both",)  # questions need no separate head: their encoder is trained
+JOINT_SIDES: tuple[Sides, ...] = ("both",)  # questions need no separate head: their encoder is trained
 _OF_ALL = "RR@10"  # mean over the weights of the label mean: it chooses the epoch
 
 
@@ -281,7 +281,7 @@ def train_joint_messages(
     require_encoder(store)
     require_fit(store)
     may_teach = torch.from_numpy(taught)
-    ladder = train_messages(store, held_out, settings, may_teach, sides=_SIDES)
+    ladder = train_messages(store, held_out, settings, may_teach, sides=JOINT_SIDES)
     if ranks.first:
         for line in ladder.lines():
             say(line)
