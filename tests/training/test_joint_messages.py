@@ -237,6 +237,22 @@ def test_a_dry_run_counts_the_shared_heads_alone(tiny_graph, tiny_dataset, tiny_
     assert counted[1] == 2 * counted[0]
 
 
+@pytest.mark.parametrize(("scale", "expected"), [(None, 20.0), (3.0, 3.0)])
+def test_short_vectors_of_a_dot_product_learn_with_the_factor_of_the_ladder(
+    scale, expected, tiny_dataset, tiny_settings, tmp_path
+):
+    """The tiny checkpoint's vectors have length 1: with a factor of 1 all scores in the softmax are nearly equal."""
+    dataset = Dataset.open(tiny_dataset)
+    encoder = tiny_settings.model_copy(update={"similarity": "dot", "scale": scale})
+    features = encode_dataset(dataset, encoder, tmp_path / "features")
+    store = build_graph(dataset, features, GraphSettings(k=5), tmp_path / "graph")
+    held_out, settings = held_out_queries(store, dataset, features, 0), TrainSettings.parse(GIVEN)
+    made = QueryEncoderTraining.of(store, held_out, settings, tmp_path / "made", np.ones(60, dtype=bool))
+    assert made.task.similarity.scale == pytest.approx(expected, rel=1e-3)
+    assert made.task.similarity.scale == pytest.approx(message_graph(store).scale, rel=1e-3)
+    assert made.start.similarity.scale == (scale or 1.0)  # what the saved encoder records
+
+
 def test_its_defaults_and_what_it_refuses():
     settings = TrainSettings.parse({"layer": "linear", "mode": "joint"})
     assert (settings.epochs, settings.batch_size, settings.learning_rate) == (8, 64, 5e-5)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.trained import QUERY
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
@@ -32,6 +33,7 @@ from gnnretrieval.training.encoder.loop import EncoderLoop
 from gnnretrieval.training.encoder.pair_data import Texts
 from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
 from gnnretrieval.training.encoder.towers import Item, TextTower
+from gnnretrieval.training.gnn.corpus_part import mean_length
 from gnnretrieval.training.gnn.dev import choose_scale
 from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
@@ -245,9 +247,19 @@ class QueryEncoderTraining(NamedTuple):
             fixed_passages=True,
         )
         vectors = np.asarray(store.passage_features)
-        task = FixedPassagesTask(examples, texts, towers, start.similarity, of_loop, dev, ids, vectors, learning)
+        similarity = _as_the_ladder(start.similarity, store)
+        task = FixedPassagesTask(examples, texts, towers, similarity, of_loop, dev, ids, vectors, learning)
         loop = EncoderLoop({QUERY: towers[QUERY]}, task, of_loop, directory, place, ranks, beside=[learning])
         return cls(start, task, learning, dev, loop)
+
+
+def _as_the_ladder(similarity: Similarity, store: Graph) -> Similarity:
+    """The similarity with the factor in the softmax that the ladder's heads are trained with, over whole vectors."""
+    if similarity.normalize:
+        return similarity
+    lengths = mean_length(store.passage_features), mean_length(store.query_features)
+    scale = similarity.scale_of_mean(*lengths) / (lengths[0] * lengths[1])
+    return similarity.model_copy(update={"scale": scale})
 
 
 def train_joint_messages(
