@@ -45,7 +45,8 @@ def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path
         sizes = _sizes(recipe, place, path, directory)
     planned = _stages(recipe, sizes, place, directory)
     metas = {folder: meta for _, folder, _ in planned if folder != "dataset" and (meta := _meta(directory / folder))}
-    changed = changed_stages(recipe, metas, None if there is None or not metas else _dataset(recipe, there))
+    dataset = None if there is None or not metas else _dataset(recipe, there)
+    changed = changed_stages(recipe, metas, dataset, path.parent)
     stages = []
     for name, folder, work in planned:
         on_disk = None if folder in changed else _on_disk(directory / folder)

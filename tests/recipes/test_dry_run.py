@@ -11,7 +11,7 @@ from conftest import write_checkpoint
 
 from gnnretrieval.cli import cli
 from gnnretrieval.errors import InputError
-from gnnretrieval.recipes import read_recipe
+from gnnretrieval.recipes import changed_stages, read_recipe
 from gnnretrieval.recipes.dry_run import dry_run
 from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
 
@@ -109,6 +109,49 @@ def test_a_stage_whose_settings_or_inputs_changed_is_not_made(tiny_run, tiny_dat
     assert made(data=other) == ["features", "index-dual-encoder"]
     write_checkpoint(tmp_path / "checkpoint", seed=5)
     assert made('checkpoint = "', f'checkpoint = "{tmp_path / "checkpoint"}" # "') == []
+
+
+def test_the_inputs_that_a_dry_run_compares_are_those_of_the_run(tiny_run):
+    """Every input that is another stage's artifact; nothing else is compared but settings, texts and weights."""
+    metas = {file.parent.name: json.loads(file.read_text()) for file in tiny_run.glob("*/meta.json")}
+    made = {meta["hash"]: folder for folder, meta in metas.items()}
+    known = {"dataset", "texts", "encoder", "query encoder"}
+    for folder, meta in metas.items():
+        others = {name: made[hash_] for name, hash_ in meta["inputs"].items() if hash_ in made}
+        assert set(meta["inputs"]) == set(others) | known & set(meta["inputs"])
+        compared = dict(changed_stages._INPUTS.get(folder, {}))
+        if folder == "embeddings":
+            compared["gnn-encoder"] = "model"  # of the recipe's last training
+        if folder == "rankings":
+            del others["features of gnn-encoder"]  # those of the dual-encoder, or made with the model
+        assert {name: source for name, source in compared.items() if name in meta["inputs"]} == others
+    recipe = read_recipe(tiny_run.with_suffix(".toml"))
+    for folder in changed_stages._WHOLE[:3]:
+        before = metas[folder]["config"]
+        assert changed_stages._config(recipe, folder, before).keys() | {"precision"} == before.keys() | {"precision"}
+
+
+def test_a_run_that_would_use_another_model_or_setting_is_not_made(tiny_run, tmp_path):
+    text = tiny_run.with_suffix(".toml").read_text()
+    for new, first in (
+        ("[ranking]\nhybrid = true\n", "rankings"),
+        ("[ranking]\nrerank = 'other'\n", "rankings"),
+        ("[joint]\nepochs = 1\n", "embeddings"),
+    ):
+        (tmp_path / "tiny.toml").write_text(text + new)
+        stages = dry_run(tmp_path / "tiny.toml", out=tiny_run).stages
+        again = [Path(stage.path).name for stage in stages if stage.work.startswith("made again, as settings")]
+        assert again[0] == first
+        assert again[-1] == "baselines"
+
+
+def test_a_setting_that_the_recipe_no_longer_has_is_a_change(tiny_run):
+    recipe = read_recipe(tiny_run.with_suffix(".toml"))
+    for folder, left_out in (("features", {"query_max_tokens": 9}), ("model", {"passages": 30})):
+        meta = json.loads((tiny_run / folder / "meta.json").read_text())
+        assert not changed_stages.changed_stages(recipe, {folder: meta}, None, tiny_run.parent)
+        meta["config"] |= left_out
+        assert changed_stages.changed_stages(recipe, {folder: meta}, None, tiny_run.parent) == {folder}
 
 
 def test_what_is_made_is_measured_and_counts_come_from_the_dataset(
