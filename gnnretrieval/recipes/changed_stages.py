@@ -63,7 +63,7 @@ def changed_stages(
             or _reads_otherwise(recipe, folder, inputs, place)
             or (dataset is not None and inputs.get("dataset", dataset.hash) != dataset.hash)
             or (dataset is not None and inputs.get("texts", dataset.texts_hash) != dataset.texts_hash)
-            or (folder == "features" and recipe.vectors is None and _is_other_encoder(recipe.encoder, meta))
+            or (folder == "features" and recipe.vectors is None and is_other_encoder(recipe.encoder, meta))
         ):
             changed.add(folder)
     return changed
@@ -125,7 +125,7 @@ def _known(config: dict[str, Any], precision: str) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name != "precision" or precision != "auto"}
 
 
-def _is_other_encoder(encoder: EncoderSettings, meta: Mapping[str, Any]) -> bool:
+def is_other_encoder(encoder: EncoderSettings, meta: Mapping[str, Any]) -> bool:
     """Whether the recipe names an encoder with other weights. One that is not on this disk is known by its name."""
     try:
         settings = with_absolute_paths(trained_settings(encoder))

@@ -14,7 +14,7 @@ from gnnretrieval.encoders.checkpoint import directory_on_disk
 from gnnretrieval.encoders.trained import JOINT
 from gnnretrieval.errors import GnnRetrievalError, InputError, counted
 from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_needs
-from gnnretrieval.recipes.changed_stages import changed_stages
+from gnnretrieval.recipes.changed_stages import changed_stages, is_other_encoder
 from gnnretrieval.recipes.dry_run_sizes import Sizes, stage_bytes
 from gnnretrieval.recipes.plan import PlannedDownload, PlannedMemory, PlannedSizes, PlannedStage, RunPlan
 from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, SizeSettings, read_recipe
@@ -113,9 +113,9 @@ def _sizes(recipe: Recipe, place: Path | None, path: Path, directory: Path) -> S
 
 
 def _dimension(recipe: Recipe, directory: Path) -> int | None:
-    dimension = _meta(directory / "features").get("dimension")
-    if dimension is not None:
-        return int(dimension)
+    made = _meta(directory / "features")
+    if "dimension" in made and (recipe.vectors is not None or not is_other_encoder(recipe.encoder, made)):
+        return int(made["dimension"])
     return recipe.size.dimension if recipe.size is not None else _hidden_size(recipe.encoder.checkpoint)
 
 

@@ -107,8 +107,9 @@ def test_a_stage_whose_settings_or_inputs_changed_is_not_made(tiny_run, tiny_dat
     with (other / "qrels" / "train.tsv").open("a") as file:
         file.write("train-05\tp31\t1\n")
     assert made(data=other) == ["features", "index-dual-encoder"]
-    write_checkpoint(tmp_path / "checkpoint", seed=5)
+    write_checkpoint(tmp_path / "checkpoint", seed=5, hidden_size=64)
     assert made('checkpoint = "', f'checkpoint = "{tmp_path / "checkpoint"}" # "') == []
+    assert dry_run(tmp_path / "tiny.toml", out=tiny_run).sizes.dimension == 64  # and not that of the features there
 
 
 def test_the_inputs_that_a_dry_run_compares_are_those_of_the_run(tiny_run):
