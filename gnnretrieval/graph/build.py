@@ -21,7 +21,7 @@ from gnnretrieval.errors import GnnRetrievalError, InputError, counted
 from gnnretrieval.graph.edges.features import write_cheap_features
 from gnnretrieval.graph.edges.labels import arrays_before_labels, with_labels
 from gnnretrieval.graph.edges.neighbor_shards import NeighborShards, judged_queries
-from gnnretrieval.graph.edges.neighbors import by_dual_encoder, filled_up, scores_of
+from gnnretrieval.graph.edges.neighbors import by_dual_encoder, by_source, scores_of
 from gnnretrieval.graph.edges.pair_shards import EdgeShards
 from gnnretrieval.graph.edges.pair_texts import Pairs
 from gnnretrieval.graph.edges.pairs import encode_pairs, require_pairs, write_given_vectors
@@ -387,17 +387,8 @@ def _neighbors(
         return *by_dual_encoder(queries, passages, settings, similarity, device, scratch(directory)), 0
     bm25 = BM25.open(directory / BM25_FOLDER) if settings.source.keeps_bm25 else None
     with TextStore(directory / TEXTS) as texts:
-        rankings = settings.source.find(Wanted(range(len(query_ids)), query_ids, texts, k, bm25, sources.run))
-    if sources.run is not None and not any(rankings):
-        raise GnnRetrievalError(
-            "the run ranks no passage of the dataset for any query of the graph: check that its ids are the dataset's."
-        )
-    rows, filled = filled_up(rankings, queries, passages, k, similarity, device)
-    if filled:
-        say(
-            f"{filled:,} of {rows.size:,} edges come from the dual-encoder: {settings.edges} has fewer than {k} "
-            "passages for some queries"
-        )
+        wanted = Wanted(range(len(query_ids)), query_ids, texts, k, bm25, sources.run)
+        rows, filled = by_source(settings, wanted, queries, passages, similarity, device)
     return rows, scores_of(rows, queries, passages, similarity), filled
 
 

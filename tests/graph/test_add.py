@@ -213,7 +213,7 @@ def test_the_same_files_are_not_added_twice(parts, tiny_settings, tmp_path):
         read_additions(open_graph(graph.path), queries=parts / "queries.jsonl")
 
 
-def test_a_graph_of_a_run_grows_by_a_run(parts, tiny_settings, tmp_path):
+def test_a_graph_of_a_run_grows_by_a_run(parts, tiny_settings, tmp_path, said):
     rng = np.random.default_rng(0)
 
     def run_of(name: str, queries: list[str], passages: list[str]) -> Path:
@@ -235,7 +235,12 @@ def test_a_graph_of_a_run_grows_by_a_run(parts, tiny_settings, tmp_path):
     assert graph.meta["filled"] == graph.num_queries  # four of five are the run's
     with pytest.raises(GnnRetrievalError, match="its edges come from a run: give a run"):
         added(graph, parts, True, False)
+    with pytest.raises(GnnRetrievalError, match="the run ranks no passage of the graph for any of the queries"):
+        added(graph, parts, True, False, run=old)  # as a graph is not built from a run of other queries
     grown = added(graph, parts, True, False, run=new)
+    assert said[-2] == f"{len(late)} of {5 * len(late)} edges come from the dual-encoder: run has fewer than 5 " + (
+        "passages for some queries"
+    )
     at_once = built(parts, "more-queries", tiny_settings, settings, tmp_path / "at-once", run=tmp_path / "both.run")
     require_equal(grown, at_once)
     assert grown.meta["filled"] == at_once.meta["filled"]

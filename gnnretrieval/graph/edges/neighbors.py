@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from gnnretrieval.encoders.exact_search import exact_top_k, pair_scores
 from gnnretrieval.encoders.faiss_search import faiss_top_k
 from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.errors import GnnRetrievalError
+from gnnretrieval.graph.edges.sources import Wanted
 from gnnretrieval.graph.settings import GraphSettings
-from gnnretrieval.progress import progress
+from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.arrays import blocks
 
 _QUERIES = 1024  # queries per block
@@ -33,6 +35,34 @@ def by_dual_encoder(
         return exact_top_k(
             queries, passages, settings.k, similarity, device=device, advance=meter.advance, resume=resume
         )
+
+
+def by_source(
+    settings: GraphSettings,
+    wanted: Wanted,
+    queries: NDArray[np.floating],
+    passages: NDArray[np.floating],
+    similarity: Similarity,
+    device: str,
+) -> tuple[NDArray[np.int64], int]:
+    """As :func:`filled_up`, of the rankings by the settings' source.
+
+    Raises:
+        GnnRetrievalError: A run ranks no passage of the graph for any of the queries.
+    """
+    assert settings.source is not None
+    rankings = settings.source.find(wanted)
+    if wanted.run is not None and not any(rankings):
+        raise GnnRetrievalError(
+            "the run ranks no passage of the graph for any of the queries: check that its ids are the dataset's."
+        )
+    rows, filled = filled_up(rankings, queries, passages, wanted.k, similarity, device)
+    if filled:
+        say(
+            f"{filled:,} of {rows.size:,} edges come from the dual-encoder: {settings.edges} has fewer than {wanted.k} "
+            "passages for some queries"
+        )
+    return rows, filled
 
 
 def filled_up(

@@ -25,7 +25,7 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError
 from gnnretrieval.graph.build import BM25_FOLDER, open_bm25
 from gnnretrieval.graph.edges.features import write_cheap_features
 from gnnretrieval.graph.edges.labels import arrays_before_labels, with_labels
-from gnnretrieval.graph.edges.neighbors import filled_up, scores_of
+from gnnretrieval.graph.edges.neighbors import by_source, scores_of
 from gnnretrieval.graph.edges.pair_texts import Pairs
 from gnnretrieval.graph.edges.pairs import begin_loops, encode_pairs, pairs_begun
 from gnnretrieval.graph.edges.sources import Wanted
@@ -279,8 +279,8 @@ class _Growth:
             ids = [query.id for query in self.additions.queries]
             first = self.store.num_queries
             rows_of_new = range(first, first + len(ids))
-            rankings = self.settings.source.find(Wanted(rows_of_new, ids, texts, k, bm25, self.additions.run))
-        rows, filled = filled_up(rankings, queries, passages, k, similarity, self.device)
+            wanted = Wanted(rows_of_new, ids, texts, k, bm25, self.additions.run)
+            rows, filled = by_source(self.settings, wanted, queries, passages, similarity, self.device)
         return rows, scores_of(rows, queries, passages, similarity), filled
 
     def _encode_pairs(self, texts: TextStore, grown: _Neighbors, neighbors: NDArray[np.uint32], edges: Rows) -> None:
