@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from gnnretrieval.data.dataset import Dataset
 from gnnretrieval.encoders.canary import canary_of, is_same_canary
 from gnnretrieval.encoders.encoding_shards import FILES, TextShards
-from gnnretrieval.encoders.learned_from import read_learned_from
+from gnnretrieval.encoders.learned_from import learned_from
 from gnnretrieval.encoders.opening import fingerprint_of, open_encoder
 from gnnretrieval.encoders.precision import computes_in_bfloat16
 from gnnretrieval.encoders.settings import EncoderSettings
@@ -51,10 +51,10 @@ class EncodingPlan(NamedTuple):
         """The plan of encoding ``dataset``."""
         given = None if isinstance(encoder, EncoderSettings) else encoder
         settings = encoder if isinstance(encoder, EncoderSettings) else encoder.settings
-        learned_from = read_learned_from(settings.checkpoint)
+        known = learned_from(settings)
         settings = trained_settings(settings)
         fingerprint, source = fingerprint_of(settings) if given is None else (given.fingerprint, given.source)
-        return cls(dataset, settings, given, fingerprint, source, learned_from, config_of(settings, device), device)
+        return cls(dataset, settings, given, fingerprint, source, known, config_of(settings, device), device)
 
     def stale(self, made: Artifact) -> str | None:
         """Why features made from the same texts and settings are out of date: an endpoint's model may change."""

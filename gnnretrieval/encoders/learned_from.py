@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from gnnretrieval.encoders.settings import EncoderSettings
+
 LEARNED_FROM = "learned-from.txt"
 
 
@@ -22,3 +24,9 @@ def read_learned_from(directory: str | Path) -> frozenset[str]:
     file = Path(directory) / LEARNED_FROM
     # not splitlines: an id may hold another separator of lines, such as U+2028
     return frozenset(filter(None, file.read_text(encoding="utf-8").split("\n"))) if file.is_file() else frozenset()
+
+
+def learned_from(encoder: EncoderSettings) -> frozenset[str]:
+    """Ids of the queries that an encoder learned from, on either side, by the names of its checkpoints."""
+    names = filter(None, (encoder.checkpoint, encoder.query_checkpoint))
+    return frozenset().union(*map(read_learned_from, names))

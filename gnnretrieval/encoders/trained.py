@@ -19,19 +19,19 @@ def trained_settings(settings: EncoderSettings) -> EncoderSettings:
     """The settings completed by those of a trained encoder, if ``checkpoint`` is its artifact.
 
     The artifact has ``passage/`` and, if queries have separate weights, ``query/``, each a sentence-transformers
-    checkpoint. A GNN-encoder's artifact has them too, if its dual-encoder was trained with it. Values that ``settings``
-    have stay.
+    checkpoint. A GNN-encoder's artifact has them too, if its dual-encoder was trained with it. Of such an artifact as
+    ``query_checkpoint``, the query encoder is taken, with the prompt and the limit of its queries. Values that
+    ``settings`` have stay.
 
     Raises:
         ArtifactError: The directory is another kind of artifact, or a GNN-encoder without a separate dual-encoder.
         InputError: The two do not fit together, as ``token_storage = int8`` and ``token_match = same``.
     """
+    settings = _with_query_encoder(settings)
     place = Path(settings.checkpoint)
-    kind = kind_of(place)
-    if kind is None:
+    trained = _trained(place)
+    if trained is None:
         return settings
-    _require_encoder(place, kind, (ENCODER, GNN_ENCODER))
-    trained = open_artifact(place, kind, ("encoder",)).meta[JOINT if kind == GNN_ENCODER else "encoder"]
     update: dict[str, Any] = {
         name: value for name, value in trained.items() if getattr(settings, name) in _UNSET and value not in _UNSET
     }
@@ -40,6 +40,31 @@ def trained_settings(settings: EncoderSettings) -> EncoderSettings:
         update["query_checkpoint"] = str(place / QUERY)
     completed = settings.model_copy(update=update)
     return EncoderSettings.parse(completed.model_dump(), place)  # a copy is not validated
+
+
+def _with_query_encoder(settings: EncoderSettings) -> EncoderSettings:
+    """The settings with the query encoder of the artifact that ``query_checkpoint`` is, if it is one."""
+    place = None if settings.query_checkpoint is None else Path(settings.query_checkpoint)
+    trained = None if place is None else _trained(place)
+    if place is None or trained is None:
+        return settings
+    update: dict[str, Any] = {
+        name: trained.get(name) for name in ("query_prompt", "query_max_tokens") if getattr(settings, name) is None
+    }
+    update["query_checkpoint"] = str(place / (QUERY if (place / QUERY).is_dir() else PASSAGE))
+    return settings.model_copy(update=update)
+
+
+def _trained(place: Path) -> dict[str, Any] | None:
+    """The encoder's settings in its artifact; None if there is no artifact."""
+    kind = kind_of(place)
+    if kind is None:
+        return None
+    _require_encoder(place, kind, (ENCODER, GNN_ENCODER))
+    settings: dict[str, Any] = open_artifact(place, kind, ("encoder",)).meta[
+        JOINT if kind == GNN_ENCODER else "encoder"
+    ]
+    return settings
 
 
 def weights_directory(place: Path) -> Path:

@@ -11,7 +11,7 @@ import torch
 
 from gnnretrieval.encoders.checkpoint import Checkpoint, find_checkpoint
 from gnnretrieval.encoders.late_tokens import QUERY_TOKENS
-from gnnretrieval.encoders.learned_from import read_learned_from, write_learned_from
+from gnnretrieval.encoders.learned_from import learned_from, write_learned_from
 from gnnretrieval.encoders.loading import check_room
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity, similarity_of
@@ -45,7 +45,7 @@ class Start(NamedTuple):
         passage = find_checkpoint(resolved.checkpoint)
         query = find_checkpoint(resolved.query_checkpoint) if resolved.query_checkpoint else passage
         similarity = similarity_of(resolved, says_dot=_says_dot(passage))
-        return cls(resolved, passage, query, similarity, read_learned_from(encoder.checkpoint))
+        return cls(resolved, passage, query, similarity, learned_from(encoder))
 
     def config(self) -> dict[str, Any]:
         """The settings that decide what is trained, besides the weights, as JSON values."""
