@@ -182,8 +182,8 @@ class EncoderSettings(Settings):
         return not self.checkpoint.startswith((ENDPOINT, FUNCTION, VECTORS))
 
     def for_checkpoint(self, checkpoint: str | Path) -> EncoderSettings:
-        """Settings of another checkpoint with the precision and batch sizes of these."""
-        shared = self.model_dump(include={"precision", "token_budget", "window"})
+        """Settings of another checkpoint with the precision, batch sizes and storage of tokens of these."""
+        shared = self.model_dump(include={"precision", "token_budget", "window", "token_storage"})
         return EncoderSettings(checkpoint=str(checkpoint), **shared)
 
 

@@ -222,7 +222,8 @@ class _Run:
         if name == START:
             settings = self.recipe.start_settings(self.small)
         else:
-            settings = self.recipe.encoder_settings(self.small).for_checkpoint(self.out / name)
+            wanted = self.recipe.encoder_settings(self.small, self.by_name[name])
+            settings = wanted.for_checkpoint(self.out / name)
             if trained_settings(settings).sparse:
                 return encode_sparse(self.dataset, settings, self.out / f"{name}{FEATURES}", **self._common)
         return encode_dataset(self.dataset, settings, self.out / f"{name}{FEATURES}", **self._common)

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from gnnretrieval.data import Dataset
+from gnnretrieval.encoders.features import Features
 from gnnretrieval.encoders.learned_from import read_learned_from
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.recipes.encoder_recipe import METHODS, read_encoder_recipe
@@ -86,6 +87,14 @@ def test_a_method_makes_its_encoders_and_compares_them(
     assert {name: artifact.hash for name, artifact in again.made.items()} == {
         name: artifact.hash for name, artifact in made.made.items()
     }
+
+
+def test_vectors_of_tokens_are_stored_as_the_recipe_says(tiny_dataset, tiny_checkpoint, tmp_path):
+    recipe = shrunk("me-bert", tiny_checkpoint, tmp_path)
+    text = recipe.read_text("utf-8").replace("[encoder]", '[encoder]\ntoken_storage = "int8"')
+    recipe.write_text(text, encoding="utf-8")
+    run_encoder_recipe(recipe, tmp_path / "out", data=tiny_dataset)
+    assert Features.open(tmp_path / "out" / "me-bert-features").tokens.dtype == "int8"
 
 
 def test_a_reader_is_trained_on_what_the_start_retrieves(answered_dataset, tiny_checkpoint, tmp_path):
