@@ -67,5 +67,13 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path, small:
                 answered_queries(dataset, split)
         if stage.cross_encoder is not None and stage.cross_encoder not in names:
             find_checkpoint(stage.cross_encoder)
-    for name in {recipe.encoder.get("checkpoint"), recipe.cross_encoder_checkpoint} - {None}:
-        find_checkpoint(str(name))
+    for name in _checkpoints(recipe, small):
+        find_checkpoint(name)
+
+
+def _checkpoints(recipe: EncoderRecipe, small: bool) -> set[str]:
+    """Names of the checkpoints that the stages start from, and of the one that they are compared with."""
+    starts = [stage for stage in recipe.stages if stage.kind == "encoder" and stage.start is None]
+    encoders = [recipe.encoder_settings(small, stage) for stage in (None, *starts)]
+    names = {name for encoder in encoders for name in (encoder.checkpoint, encoder.query_checkpoint)}
+    return {name for name in (*names, recipe.cross_encoder_checkpoint) if name is not None}

@@ -232,6 +232,22 @@ def test_what_would_stop_it_after_hours_is_said_before_it_begins(change, said, t
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("named", ["checkpoint", "query_checkpoint"])
+def test_a_later_stages_checkpoint_that_is_nowhere_is_refused_before_any_work(
+    named, tiny_dataset, tiny_checkpoint, tmp_path
+):
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        f'name = "w"\n[encoder]\ncheckpoint = "{tiny_checkpoint}"\n'
+        '[[stages]]\nname = "a"\nkind = "negatives"\nby = "bm25"\n'
+        f'[[stages]]\nname = "b"\nkind = "encoder"\nexamples = ["a"]\nencoder = {{ {named} = "none/of/it" }}\n',
+        encoding="utf-8",
+    )
+    with pytest.raises(InputError, match="none/of/it: no such directory"):
+        run_encoder_recipe(recipe, tmp_path / "out", data=tiny_dataset)
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(("query", "split"), [("train-07", "train"), ("dev-03", "dev")])
 def test_queries_that_are_learned_from_or_chosen_by_cannot_be_reported_on(
     query, split, tiny_dataset, tiny_checkpoint, tmp_path
