@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,21 @@ def trained_settings(settings: EncoderSettings) -> EncoderSettings:
     trained = _trained(place)
     if trained is None:
         return settings
-    update: dict[str, Any] = {
-        name: value for name, value in trained.items() if getattr(settings, name) in _UNSET and value not in _UNSET
-    }
-    update["checkpoint"] = str(place / PASSAGE)
+    update = {"checkpoint": str(place / PASSAGE)}
     if settings.query_checkpoint is None and (place / QUERY).is_dir():
         update["query_checkpoint"] = str(place / QUERY)
-    completed = settings.model_copy(update=update)
-    return EncoderSettings.parse(completed.model_dump(), place)  # a copy is not validated
+    return completed_by(settings.model_copy(update=update), trained, place)
+
+
+def completed_by(settings: EncoderSettings, trained: Mapping[str, Any], place: Path | None = None) -> EncoderSettings:
+    """The settings with those of a trained encoder where they have no value; ``place`` is named in errors.
+
+    Raises:
+        InputError: The two do not fit together.
+    """
+    update = {name: value for name, value in trained.items() if getattr(settings, name) in _UNSET}
+    update = {name: value for name, value in update.items() if value not in _UNSET}
+    return EncoderSettings.parse(settings.model_copy(update=update).model_dump(), place)  # a copy is not validated
 
 
 def _with_query_encoder(settings: EncoderSettings) -> EncoderSettings:

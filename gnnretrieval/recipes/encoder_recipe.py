@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.encoders.trained import completed_by
 from gnnretrieval.errors import GnnRetrievalError, InputError, nearest
 from gnnretrieval.mining.denoise import DenoiseSettings
 from gnnretrieval.mining.negatives import NegativeSettings
@@ -20,6 +21,7 @@ from gnnretrieval.training.encoder.settings import (
     DualEncoderTrainSettings,
     PretrainSettings,
     ReaderTrainSettings,
+    require_fit,
 )
 
 BM25, START, LABELS = "bm25", "start", "labels"
@@ -170,6 +172,15 @@ class EncoderRecipe(KindSettings):
         own = stage.encoder if stage is not None else {}
         return EncoderSettings.parse({**self.encoder, **(self.small.encoder if small else {}), **own})
 
+    def encoders(self, small: bool) -> dict[str, EncoderSettings]:
+        """What each stage of kind ``encoder`` makes: as its settings say, else as the stage that it starts from."""
+        made: dict[str, EncoderSettings] = {}
+        for stage in self.stages:
+            if stage.kind == "encoder":
+                own, before = self.encoder_settings(small, stage), made.get(str(stage.start))
+                made[stage.name] = own if before is None else completed_by(own, before.model_dump())
+        return made
+
     def start_settings(self, small: bool) -> EncoderSettings:
         """Settings of the checkpoint before training: one vector per text, by its own similarity."""
         parts = {"sentences", "late_interaction", "token_match", "passage_vectors", "sparse", "own_terms"}
@@ -234,6 +245,21 @@ def _require_fields_of_kind(stage: Stage) -> None:
         raise ValueError(f"stage {stage.name!r} of kind {stage.kind} takes the examples of one stage")
 
 
+def _require_trainable(
+    stage: Stage, settings: DualEncoderTrainSettings, encoder: EncoderSettings, separate: Set[str]
+) -> None:
+    """Refuse an encoder's stage whose settings do not fit; ``separate`` names the stages of two sets of weights."""
+    try:
+        require_fit(settings, encoder, is_joint=stage.cross_encoder is not None)
+    except GnnRetrievalError as error:
+        raise InputError(f"stage {stage.name!r}: {error}") from None
+    if settings.shared and stage.start in separate:
+        raise InputError(
+            f"stage {stage.name!r} shares weights, and {stage.start!r}, from which it starts, has separate weights of "
+            "queries and passages: give shared = false, or true to both."
+        )
+
+
 def find_method(name: str) -> Path:
     """The recipe file of the method ``name``, or ``name`` as a path.
 
@@ -264,14 +290,16 @@ def read_encoder_recipe(path: str | Path) -> EncoderRecipe:
     try:
         for small in (False, True):
             recipe.encoder_settings(small)
-            sparse = set[str]()
+            encoders, separate = recipe.encoders(small), set[str]()
             for stage in recipe.stages:
-                if stage.kind == "encoder" and (recipe.encoder_settings(small, stage).sparse or stage.start in sparse):
-                    sparse.add(stage.name)
-                if stage.kind in ("negatives", "pseudo-label") and stage.by in sparse:
+                by = encoders.get(stage.by)
+                if stage.kind in ("negatives", "pseudo-label") and by is not None and by.sparse:
                     raise InputError(f"stage {stage.name!r}: {stage.by!r} is a sparse encoder, and by needs vectors.")
                 more = {"cross_encoder": "one"} if stage.kind in ("denoise", "pseudo-label") else {}
-                recipe.settings_of(stage, small, **more)
+                settings = recipe.settings_of(stage, small, **more)
+                if stage.kind == "encoder":
+                    _require_trainable(stage, settings, encoders[stage.name], separate)
+                    separate |= set() if settings.shared else {stage.name}
     except GnnRetrievalError as error:
         raise InputError(str(error), file) from None
     return recipe

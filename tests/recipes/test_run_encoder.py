@@ -173,6 +173,11 @@ def test_the_papers_numbers_are_the_defaults():
     assert dcsr.encoder_settings(False).sentences == "token"
 
 
+_LATE = "[encoder]\nlate_interaction = 8\n"
+_ONE = '[[stages]]\nname = "a"\nkind = "encoder"\nexamples = ["labels"]\n'
+_NEXT = '[[stages]]\nname = "b"\nkind = "encoder"\nexamples = ["labels"]\nstart = "a"\n'
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -184,6 +189,8 @@ def test_the_papers_numbers_are_the_defaults():
             '[[stages]]\nname = "c"\nkind = "negatives"\nby = "b"',
             "'b' is a sparse encoder, and by needs vectors",
         ),
+        (f"{_LATE}{_ONE}{_NEXT}settings = {{ loss = 'pair' }}", "'b': late interaction has several vectors per text"),
+        (f"[train]\nshared = false\n{_ONE}{_NEXT}settings = {{ shared = true }}", "'b' shares weights, and 'a'"),
         ('[[stages]]\nname = "a"\nkind = "denoise"\nexamples = ["a"]\ncross_encoder = "x"', "is no earlier stage"),
         ('[[stages]]\nname = "labels"\nkind = "negatives"', "'labels': the name is taken"),
         ('[[stages]]\nname = "a"\nkind = "negatives"\nsettings = { topk = 3 }', "unknown key 'topk'. Did you mean"),

@@ -15,7 +15,7 @@ from gnnretrieval.mining.examples import Candidate, Example
 from gnnretrieval.training.encoder.dual_towers import Start, make_towers
 from gnnretrieval.training.encoder.late_task import LateInteractionTask
 from gnnretrieval.training.encoder.pair_data import Texts
-from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings, require_fit
 from gnnretrieval.training.encoder.train_encoder import train_dual_encoder
 
 SETTINGS = DualEncoderTrainSettings(
@@ -73,7 +73,7 @@ def test_separate_towers_start_with_one_projection(tiny_checkpoint):
 
 def test_settings_that_need_one_vector_per_text_are_refused(tiny_checkpoint):
     with pytest.raises(GnnRetrievalError, match="does not train with loss = pair"):
-        task_of(tiny_checkpoint, loss="pair")
+        require_fit(DualEncoderTrainSettings(loss="pair"), settings_of(tiny_checkpoint), is_joint=False)
 
 
 def test_the_trained_encoder_gives_the_vectors_of_its_tower(tiny_late_encoder):

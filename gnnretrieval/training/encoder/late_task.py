@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -50,20 +50,7 @@ class ScaledMaxSim(NamedTuple):
 
 
 class LateInteractionTask(DualEncoderTask):
-    """Batches for late interaction; arguments as :class:`DualEncoderTask`.
-
-    Raises:
-        GnnRetrievalError: The settings need one vector per text.
-    """
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        settings = self.settings
-        if settings.loss == "pair" or settings.refresh_every is not None or settings.fixed_passages:
-            raise GnnRetrievalError(
-                "late interaction has several vectors per text: it does not train with loss = pair, refresh_every or "
-                "fixed_passages."
-            )
+    """Batches for late interaction; arguments as :class:`DualEncoderTask`."""
 
     def comparison(self, queries: Sequence[Item], passages: Sequence[Item]) -> ScaledMaxSim:
         """As :meth:`DualEncoderTask.comparison`.

@@ -105,7 +105,7 @@ class SentenceTask(DualEncoderTask):
         answers: Answer strings by query id.
 
     Raises:
-        GnnRetrievalError: The settings are not for sentences, or no positive has a sentence with an answer.
+        GnnRetrievalError: No positive has a sentence with an answer.
     """
 
     def __init__(
@@ -118,8 +118,6 @@ class SentenceTask(DualEncoderTask):
         settings: DualEncoderTrainSettings,
         dev: RetrievalDev,
     ) -> None:
-        if settings.loss != "contrastive" or settings.refresh_every is not None:
-            raise GnnRetrievalError("a sentence encoder needs loss = contrastive, and cannot train with refresh_every.")
         tokenizer = sentence_tokenizer(towers[PASSAGE])
         ids = list(texts.passages)
         made = tokenizer.tokens([texts.passages[id_] for id_ in ids])

@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from gnnretrieval.errors import nearest
+from gnnretrieval.encoders.settings import EncoderSettings
+from gnnretrieval.errors import GnnRetrievalError, nearest
 from gnnretrieval.settings import Settings
 
 
@@ -123,6 +124,43 @@ class DualEncoderTrainSettings(LoopSettings):
             if is_distilled:
                 raise ValueError(f"loss = {self.loss} needs probabilities, which the negatives of refresh_every lack")
         return self
+
+
+def require_fit(train: DualEncoderTrainSettings, encoder: EncoderSettings, *, is_joint: bool) -> None:
+    """Check that an encoder can be trained by these settings.
+
+    Args:
+        train: Settings of training.
+        encoder: What the encoder makes: a vector per text, or others.
+        is_joint: Whether a cross-encoder is trained with it (RocketQAv2).
+
+    Raises:
+        GnnRetrievalError: The two do not fit.
+    """
+    by_sentences, is_late = encoder.sentences != "none", encoder.late_interaction is not None
+    refreshes = train.refresh_every is not None
+    if is_joint and (by_sentences or is_late or encoder.sparse or train.fixed_passages):
+        raise GnnRetrievalError("joint training with a cross-encoder needs one vector per text, of both sides.")
+    if is_joint and (train.loss != "contrastive" or refreshes):
+        raise GnnRetrievalError(
+            "joint training with a cross-encoder has its own loss, over mined negatives: leave loss and refresh_every "
+            "out."
+        )
+    if train.fixed_passages and (by_sentences or is_late):
+        raise GnnRetrievalError(
+            "fixed_passages needs one vector per passage: it does not fit an encoder of sentences or tokens."
+        )
+    if by_sentences and (train.loss != "contrastive" or refreshes):
+        raise GnnRetrievalError("a sentence encoder needs loss = contrastive, and cannot train with refresh_every.")
+    if is_late and (train.loss == "pair" or refreshes):
+        raise GnnRetrievalError(
+            "late interaction has several vectors per text: it does not train with loss = pair, refresh_every or "
+            "fixed_passages."
+        )
+    if encoder.sparse and (refreshes or train.fixed_passages):
+        raise GnnRetrievalError(
+            "a sparse encoder has weights of terms: it does not train with refresh_every or fixed_passages."
+        )
 
 
 class CrossEncoderTrainSettings(LoopSettings):

@@ -22,7 +22,7 @@ from gnnretrieval.encoders.loading import has_language_model_head, is_splade, lo
 from gnnretrieval.encoders.prompts import Side
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.encoders.sparse_encoder import contained, largest_logits, pooled_terms
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.errors import InputError
 from gnnretrieval.progress import say
 from gnnretrieval.training.cached_step import Batch
 from gnnretrieval.training.encoder.dual_task import DualEncoderTask
@@ -152,18 +152,7 @@ def center_towers(towers: Mapping[str, TextTower], texts: Sequence[str], setting
 
 
 class SparseTask(DualEncoderTask):
-    """Batches for a sparse encoder; arguments as :class:`DualEncoderTask`.
-
-    Raises:
-        GnnRetrievalError: The settings need one vector per text.
-    """
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        if self.settings.refresh_every is not None or self.settings.fixed_passages:
-            raise GnnRetrievalError(
-                "a sparse encoder has weights of terms: it does not train with refresh_every or fixed_passages."
-            )
+    """Batches for a sparse encoder; arguments as :class:`DualEncoderTask`."""
 
     def batch(self, epoch: int, number: int) -> Batch:
         """As :meth:`DualEncoderTask.batch`, with the cost of search in the loss."""

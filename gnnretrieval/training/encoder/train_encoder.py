@@ -38,7 +38,7 @@ from gnnretrieval.training.encoder.loop import EncoderLoop
 from gnnretrieval.training.encoder.pair_data import Texts, count_cut, in_share, labelled_examples, merged
 from gnnretrieval.training.encoder.refresh import Refresher
 from gnnretrieval.training.encoder.sentence_task import SentenceDev, SentenceTask
-from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings
+from gnnretrieval.training.encoder.settings import DualEncoderTrainSettings, require_fit
 from gnnretrieval.training.encoder.sparse_task import SparseTask, SparseTower, center_towers
 from gnnretrieval.training.encoder.towers import TextTower, Tower
 from gnnretrieval.training.ranks import ALONE, Ranks
@@ -85,6 +85,7 @@ def train_dual_encoder(
         GnnRetrievalError: There is nothing for training or for dev, or the checkpoint cannot be trained.
     """
     start = Start.of(encoder)
+    require_fit(settings, start.settings, is_joint=cross_encoder is not None)
     judge = None if cross_encoder is None else find_checkpoint(cross_encoder)
     if settings.shared:
         start.require_shared()
@@ -132,10 +133,6 @@ def _train(
     examples = _training_examples(labelled, mined, dev, settings.query_share)
     common: dict[str, Any] = {"pooling": settings.pooling, "dropout": settings.dropout}
     towers = make_towers(start, shared=settings.shared, device=device, seed=settings.seed, **common)
-    if settings.fixed_passages and (towers[PASSAGE].sentences != "none" or towers[PASSAGE].is_late):
-        raise GnnRetrievalError(
-            "fixed_passages needs one vector per passage: it does not fit an encoder of sentences or tokens."
-        )
     # negatives that are searched for during training may be any passage
     whole_corpus = settings.refresh_every is not None or settings.fixed_passages
     texts = Texts.of(
@@ -252,13 +249,6 @@ def _task(
         settings.seed,
     )
     if pair is not None:
-        if by_sentences or is_late or isinstance(towers[PASSAGE], SparseTower) or fixed is not None:
-            raise GnnRetrievalError("joint training with a cross-encoder needs one vector per text, of both sides.")
-        if settings.loss != "contrastive" or settings.refresh_every is not None:
-            raise GnnRetrievalError(
-                "joint training with a cross-encoder has its own loss, over mined negatives: leave loss and "
-                "refresh_every out."
-            )
         return JointListwiseTask(pair, examples, texts, towers, similarity, settings, measure)
     if by_sentences:
         return SentenceTask(
