@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnretrieval.data import Dataset
+from gnnretrieval.data.answers import read_answers
+from gnnretrieval.data.dataset import QUERIES
 from gnnretrieval.data.runs.trec import require_writable_ids
 from gnnretrieval.encoders.checkpoint import find_checkpoint
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import answered_queries, parse_measures, require_answers
 from gnnretrieval.mining.pseudo_label import unjudged_queries
-from gnnretrieval.recipes.encoder_recipe import EncoderRecipe
+from gnnretrieval.recipes.encoder_recipe import EncoderRecipe, Stage
 from gnnretrieval.training.gnn.held_out import dev_split
 
 DEV = "dev"  # as the split of a stage of negatives: the dev split, whatever its name
@@ -28,8 +30,8 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path, small:
     Raises:
         InputError: the reported split is the training or the dev split, or shares queries with one of them; a stage
             mines another split; the dev split is missing for a cross-encoder, or unjudged queries for pseudo-labels; a
-            reader has no answers to train on; a measure or a checkpoint is unknown, or an id does not fit into a TREC
-            run.
+            reader or an encoder of sentences has no answers to train on; a measure or a checkpoint is unknown, or an
+            id does not fit into a TREC run.
     """
     reported, chosen_by = recipe.compare.split, dev_split(dataset)
     measures = parse_measures(recipe.compare.measures)
@@ -46,7 +48,7 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path, small:
             )
     require_writable_ids([*dataset.passage_ids, *judged], dataset.path)
     require_answers(dataset, measures, judged)
-    names = {stage.name for stage in recipe.stages}
+    names, encoders = {stage.name for stage in recipe.stages}, recipe.encoders(small)
     for stage in recipe.stages:
         mined = recipe.settings_of(stage, small).split if stage.kind == "negatives" else None
         if stage.kind == "negatives" and mined not in (recipe.split, DEV):
@@ -62,6 +64,8 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path, small:
                 "stage).",
                 dataset.path,
             )
+        if stage.kind == "encoder" and encoders[stage.name].sentences != "none":
+            _require_sentences(recipe, stage, dataset, small)
         if stage.kind == "reader":
             for split in filter(None, (recipe.split, chosen_by)):
                 answered_queries(dataset, split)
@@ -69,6 +73,18 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path, small:
             find_checkpoint(stage.cross_encoder)
     for name in _checkpoints(recipe, small):
         find_checkpoint(name)
+
+
+def _require_sentences(recipe: EncoderRecipe, stage: Stage, dataset: Dataset, small: bool) -> None:
+    """Refuse a stage that learns from sentences with answers, if no query has one."""
+    if recipe.settings_of(stage, small).without_answer == "skip":
+        answers = read_answers(dataset.path / QUERIES)
+        if not any(query in answers for query in dataset.query_ids):
+            raise InputError(
+                f"stage {stage.name!r} learns from the sentences that have an answer, and no query has answers. Add "
+                'them as metadata.answers, or set without_answer = "overlap" in [train] of the recipe.',
+                dataset.path / QUERIES,
+            )
 
 
 def _checkpoints(recipe: EncoderRecipe, small: bool) -> set[str]:

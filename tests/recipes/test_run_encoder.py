@@ -113,6 +113,13 @@ def test_a_reader_of_questions_without_answers_is_refused_before_any_work(tiny_d
     assert not (tmp_path / "out" / "negatives").exists()
 
 
+def test_sentences_of_questions_without_answers_are_refused_before_any_work(tiny_dataset, tiny_checkpoint, tmp_path):
+    recipe = shrunk("dcsr", tiny_checkpoint, tmp_path)
+    with pytest.raises(InputError, match=r"'dcsr' learns from the sentences .* set without_answer = \"overlap\""):
+        run_encoder_recipe(recipe, tmp_path / "out", data=tiny_dataset)
+    assert not (tmp_path / "out").exists()
+
+
 def test_pair_on_small_data_is_pre_trained_even_if_its_teacher_is_never_sure(
     unlabelled_dataset, tiny_checkpoint, tmp_path
 ):
