@@ -13,6 +13,7 @@ from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import answered_queries, parse_measures, require_answers
 from gnnretrieval.mining.pseudo_label import unjudged_queries
 from gnnretrieval.recipes.encoder_recipe import EncoderRecipe, Stage
+from gnnretrieval.training.encoder.dev import dev_queries
 from gnnretrieval.training.gnn.held_out import dev_split
 
 DEV = "dev"  # as the split of a stage of negatives: the dev split, whatever its name
@@ -32,6 +33,7 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path, small:
             mines another split; the dev split is missing for a cross-encoder, or unjudged queries for pseudo-labels; a
             reader or an encoder of sentences has no answers to train on; a measure or a checkpoint is unknown, or an
             id does not fit into a TREC run.
+        GnnRetrievalError: no query is left to choose an encoder's epoch by, or to train on.
     """
     reported, chosen_by = recipe.compare.split, dev_split(dataset)
     measures = parse_measures(recipe.compare.measures)
@@ -64,8 +66,10 @@ def require_runnable(recipe: EncoderRecipe, dataset: Dataset, path: Path, small:
                 "stage).",
                 dataset.path,
             )
-        if stage.kind == "encoder" and encoders[stage.name].sentences != "none":
-            _require_sentences(recipe, stage, dataset, small)
+        if stage.kind == "encoder":
+            dev_queries(dataset, recipe.split, recipe.settings_of(stage, small).seed)
+            if encoders[stage.name].sentences != "none":
+                _require_sentences(recipe, stage, dataset, small)
         if stage.kind == "reader":
             for split in filter(None, (recipe.split, chosen_by)):
                 answered_queries(dataset, split)

@@ -113,6 +113,16 @@ def test_a_reader_of_questions_without_answers_is_refused_before_any_work(tiny_d
     assert not (tmp_path / "out" / "negatives").exists()
 
 
+def test_a_dev_split_without_a_relevant_passage_is_refused_before_any_work(tiny_dataset, tiny_checkpoint, tmp_path):
+    place = shutil.copytree(tiny_dataset, tmp_path / "dataset")
+    dev = place / "qrels" / "dev.tsv"
+    dev.write_text(re.sub(r"(?m)\t1$", "\t0", dev.read_text("utf-8")), encoding="utf-8")
+    recipe = shrunk("dpr", tiny_checkpoint, tmp_path)
+    with pytest.raises(GnnRetrievalError, match="no query of split 'dev', which chooses the epoch, has a relevant"):
+        run_encoder_recipe(recipe, tmp_path / "out", data=place)
+    assert not (tmp_path / "out").exists()
+
+
 def test_sentences_of_questions_without_answers_are_refused_before_any_work(tiny_dataset, tiny_checkpoint, tmp_path):
     recipe = shrunk("dcsr", tiny_checkpoint, tmp_path)
     with pytest.raises(InputError, match=r"'dcsr' learns from the sentences .* set without_answer = \"overlap\""):

@@ -47,6 +47,11 @@ def dev_queries(dataset: Dataset, split: str, seed: int) -> DevQueries:
     }
     relevant = {query: passages for query, passages in relevant.items() if passages}
     training = set(dataset.split(split))
+    if name is not None and not relevant:
+        raise GnnRetrievalError(
+            f"{dataset.path}: no query of split {name!r}, which chooses the epoch, has a relevant passage. Add "
+            "judgements above 0, or delete the split: training queries are then held out."
+        )
     if name is None:
         passages = sorted({passages[0] for passages in relevant.values()})
         rng = np.random.default_rng([seed, 0, 1])
