@@ -162,10 +162,15 @@ class EncoderRecipe(KindSettings):
         Raises:
             InputError: the share is not above 0 and at most 1.
         """
-        train = {**self.train, "query_share": query_share}
-        DualEncoderTrainSettings.parse(train)
-        small = self.small.model_copy(update={"train": {**self.small.train, "query_share": query_share}})
-        return self.model_copy(update={"train": train, "small": small})
+        share = {"query_share": query_share}
+        DualEncoderTrainSettings.parse({**self.train, **share})
+        stages = [
+            stage.model_copy(update={"settings": {**stage.settings, **share}, "small": {**stage.small, **share}})
+            if stage.kind == "encoder"
+            else stage
+            for stage in self.stages
+        ]
+        return self.model_copy(update={"stages": tuple(stages)})
 
     def encoder_settings(self, small: bool, stage: Stage | None = None) -> EncoderSettings:
         """Settings of encoders: the recipe's, or those of a stage."""

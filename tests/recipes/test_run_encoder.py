@@ -163,6 +163,19 @@ def test_a_share_of_the_queries_can_be_left_for_what_comes_after(tiny_dataset, t
         run_encoder_recipe(recipe, tmp_path / "none", data=tiny_dataset, query_share=0.0)
 
 
+def test_a_share_of_the_queries_replaces_that_of_every_stage(tmp_path):
+    file = tmp_path / "recipe.toml"
+    file.write_text(
+        'name = "w"\n[[stages]]\nname = "a"\nkind = "encoder"\nexamples = ["labels"]\n'
+        "settings = { query_share = 0.5 }\nsmall = { query_share = 0.6 }\n",
+        encoding="utf-8",
+    )
+    recipe = read_encoder_recipe(file)
+    assert [recipe.settings_of(recipe.stages[0], small).query_share for small in (False, True)] == [0.5, 0.6]
+    shared = recipe.learning_from(0.4)
+    assert [shared.settings_of(shared.stages[0], small).query_share for small in (False, True)] == [0.4, 0.4]
+
+
 @pytest.mark.parametrize("method", sorted(ENCODERS))
 def test_a_methods_recipe_is_whole_with_and_without_its_settings_for_small_data(method):
     recipe = read_encoder_recipe(method)
