@@ -265,6 +265,17 @@ def _require_trainable(
         )
 
 
+def _require_judged(stage: Stage, settings: DualEncoderTrainSettings, judged: Set[str]) -> None:
+    """Refuse a stage that learns from a cross-encoder's probabilities, if none of its examples has them."""
+    from gnnretrieval.losses.dual_encoder_loss import dual_encoder_losses  # importing torch takes a second
+
+    if dual_encoder_losses()[settings.loss].is_distilled and not judged:
+        raise InputError(
+            f"stage {stage.name!r}: loss = {settings.loss} needs the cross-encoder's probabilities: give examples of a "
+            "stage of kind denoise."
+        )
+
+
 def find_method(name: str) -> Path:
     """The recipe file of the method ``name``, or ``name`` as a path.
 
@@ -296,6 +307,7 @@ def read_encoder_recipe(path: str | Path) -> EncoderRecipe:
         for small in (False, True):
             recipe.encoder_settings(small)
             encoders, separate = recipe.encoders(small), set[str]()
+            judged = {stage.name for stage in recipe.stages if stage.kind in ("denoise", "pseudo-label")}
             for stage in recipe.stages:
                 by = encoders.get(stage.by)
                 if stage.kind in ("negatives", "pseudo-label") and by is not None and by.sparse:
@@ -304,6 +316,7 @@ def read_encoder_recipe(path: str | Path) -> EncoderRecipe:
                 settings = recipe.settings_of(stage, small, **more)
                 if stage.kind == "encoder":
                     _require_trainable(stage, settings, encoders[stage.name], separate)
+                    _require_judged(stage, settings, judged.intersection(stage.examples_of(small)))
                     separate |= set() if settings.shared else {stage.name}
     except GnnRetrievalError as error:
         raise InputError(str(error), file) from None

@@ -220,6 +220,7 @@ _NEXT = '[[stages]]\nname = "b"\nkind = "encoder"\nexamples = ["labels"]\nstart 
             "'b' is a sparse encoder, and by needs vectors",
         ),
         (f"{_LATE}{_ONE}{_NEXT}settings = {{ loss = 'pair' }}", "'b': late interaction has several vectors per text"),
+        (f"{_ONE}settings = {{ loss = 'kl' }}", "'a': loss = kl needs the cross-encoder's probabilities"),
         (f"[train]\nshared = false\n{_ONE}{_NEXT}settings = {{ shared = true }}", "'b' shares weights, and 'a'"),
         ('[[stages]]\nname = "a"\nkind = "denoise"\nexamples = ["a"]\ncross_encoder = "x"', "is no earlier stage"),
         ('[[stages]]\nname = "labels"\nkind = "negatives"', "'labels': the name is taken"),
