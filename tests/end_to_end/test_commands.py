@@ -333,7 +333,7 @@ def test_each_command_names_the_next_and_puts_its_results_beside_its_input(
     succeeds("baselines", place / "graph", "--only", "label-mean")
     succeeds("index", "build", place / "features")
     mined = succeeds("mine", "negatives", data).err
-    assert f"Next: gnnretrieval mine denoise '{place / 'negatives'}'," in mined
+    assert f"Next: gnnretrieval mine denoise '{place / 'negatives'}' --cross-encoder NAME, or" in mined
     succeeds("data", "convert", data, "--to", "tsv")
     succeeds("graph", "export", place / "graph")
     written = {"baselines", "index-dual-encoder", "negatives", "data-tsv", "edges.tsv"}

@@ -148,7 +148,7 @@ def test_what_cannot_be_trained_is_refused_in_a_sentence(trained, tiny_dataset, 
     text = RECIPE.format(checkpoint=tiny_checkpoint).replace('without_answer = "overlap"', 'without_answer = "skip"')
     sentences.write_text(text, encoding="utf-8")
     command = ("encoder", "train", sentences, "--data", tiny_dataset, "--out", tmp_path / "s")
-    refuses(*command, "--only", "by-sentence", says=["metadata.answers", "without_answer = overlap"])
+    refuses(*command, "--only", "by-sentence", says=["metadata.answers", 'without_answer = "overlap"'])
     untrainable = tmp_path / "untrainable"
     shutil.copytree(tiny_checkpoint, untrainable)
     (untrainable / "model.safetensors").write_bytes(b"damaged")
