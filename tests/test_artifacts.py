@@ -312,7 +312,7 @@ def test_a_damaged_meta_json_is_refused_in_a_sentence(tmp_path, text):
 
 
 def test_a_directory_that_is_not_there_is_refused_in_a_sentence(tmp_path):
-    with pytest.raises(ArtifactError, match="no such directory; numbers was expected there"):
+    with pytest.raises(ArtifactError, match="no such directory; it should hold numbers"):
         open_artifact(tmp_path / "none", "numbers")
 
 

@@ -165,5 +165,5 @@ def test_one_that_another_process_changed_meanwhile_is_refused(made):
 
 def test_there_must_be_something_to_update(made):
     shutil.rmtree(made.path)
-    with pytest.raises(ArtifactError, match="no such directory; a graph was expected there"):
+    with pytest.raises(ArtifactError, match="no such directory; it should hold a graph"):
         update_artifact(made, "graph", change={}, write=lambda directory: {})

@@ -13,16 +13,16 @@ from gnnretrieval.pages.reports import Figures, Report
 from gnnretrieval.pages.text_table import in_columns
 
 _DISTINCT = 2.0  # least ratio of the two click rates by which passages can be told apart
-_DROPPED = {
-    "too_old": "events older than the retention",
-    "without_question": "events without a question",
-    "bot_events": "events of {bot_sessions:,} sessions with too many questions a minute or a day",
-    "unknown_passages": "shown passages that are not among the passages",
-    "clicks_outside": "clicks and thumbs on no passage of the shown list",
-    "without_passage": "events without a known passage",
-    "repeated": "events that repeat a question of their session: they count as one",
-    "joined": "rows without a session that repeat a passage of their question and time: lists that count as one",
-    "short_clicks": "clicks with a short dwell time: no votes",
+_DROPPED = {  # by count: the noun, its plural if it is irregular, and what was wrong
+    "too_old": ("event", "", "older than the retention"),
+    "without_question": ("event", "", "without a question"),
+    "bot_events": ("event", "", "of a session with too many questions a minute or a day (sessions: {bot_sessions:,})"),
+    "unknown_passages": ("shown passage", "", "not among the passages"),
+    "clicks_outside": ("click or thumb", "clicks and thumbs", "on no passage of the shown list"),
+    "without_passage": ("event", "", "without a known passage"),
+    "repeated": ("event", "", "merged with another of the same question and session"),
+    "joined": ("row", "", "without a session, merged with others of the same question and time to one list"),
+    "short_clicks": ("click", "", "with a short dwell time, not counted as a vote"),
 }
 
 
@@ -116,7 +116,11 @@ Rows = tuple[list[str], list[list[str]]]  # head and rows of a table
 def dropped_in_words(report: FeedbackReport) -> list[str]:
     """Counts of dropped and merged events, one line each."""
     counts = report.cleaning.as_json()
-    lines = [f"{counts[name]:,} {what.format(**counts)}" for name, what in _DROPPED.items() if counts[name]]
+    lines = [
+        f"{counted(counts[name], one, many)} {wrong.format(**counts)}"
+        for name, (one, many, wrong) in _DROPPED.items()
+        if counts[name]
+    ]
     if report.later_of_earlier:
         lines.append(f"{counted(report.later_of_earlier, 'impression')} of a question that an earlier split has")
     return lines or ["nothing"]

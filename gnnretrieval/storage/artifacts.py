@@ -155,7 +155,7 @@ def _open_at(path: Path, kind: str, records: tuple[str, ...], any_version: bool)
                 f"{path}: this directory holds a half-made {kind}. Run the command that makes it again: it goes on."
             )
         if not path.exists():
-            raise ArtifactError(f"{path}: no such directory; {with_article(kind)} was expected there.")
+            raise ArtifactError(f"{path}: no such directory; it should hold {with_article(kind)}.")
         raise ArtifactError(f"{path}: this directory holds no {kind}: it has no meta.json.")
     remedy = f"Delete the directory and make the {kind} again."
     try:

@@ -71,7 +71,7 @@ def _artifacts_at(path: Path) -> Iterator[Path]:
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith("."))
     if not holds_any:
-        what = "no such directory; an artifact was expected there"
+        what = "no such directory; it should hold an artifact"
         if place.exists():
             what = "it holds no artifact" if place.is_dir() else "this is a file, and an artifact is a directory"
         raise ArtifactError(f"{path}: {what}.")

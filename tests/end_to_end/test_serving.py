@@ -209,7 +209,7 @@ def test_a_name_that_is_none_is_one_sentence_before_anything_is_loaded(made, ref
 
 
 def test_a_place_without_an_index_is_one_sentence(refuses, tmp_path, monkeypatch):
-    refuses("serve", tmp_path / "nothing", "--port", "0", says=("an index was expected there",))
+    refuses("serve", tmp_path / "nothing", "--port", "0", says=("it should hold an index",))
     monkeypatch.chdir(tmp_path)
     refuses("serve", "--port", "0", says=("nothing to serve yet", "gnnretrieval quickstart"))
 

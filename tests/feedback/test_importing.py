@@ -244,7 +244,7 @@ def test_rows_of_dates_without_sessions_are_warned_of_as_their_lists_cannot_be_t
         (tmp_path / f"{name}.csv").write_text("\n".join(lines), encoding="utf-8")
         reports[name] = import_feedback([tmp_path / f"{name}.csv"], tiny_dataset, tmp_path / name).report
     assert reports["dates"].cleaning.joined > 1000
-    assert "lists that count as one" in reports["dates"].to_text()
+    assert "with others of the same question and time to one list" in reports["dates"].to_text()
     assert any("times to the second instead of dates" in sentence for sentence in reports["dates"].warnings)
     assert reports["times"].cleaning.joined == 0
     assert not any("instead of dates" in sentence for sentence in reports["times"].warnings)

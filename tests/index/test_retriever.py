@@ -242,5 +242,5 @@ def test_passages_and_questions_are_found_by_id(opened):
 
 
 def test_a_place_without_an_index_is_one_sentence(tmp_path):
-    with pytest.raises(ArtifactError, match="an index was expected there"):
+    with pytest.raises(ArtifactError, match="it should hold an index"):
         Retriever.open(tmp_path / "nothing")

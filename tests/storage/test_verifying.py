@@ -136,7 +136,7 @@ def test_after_updates_it_is_as_it_was_made(tmp_path):
 
 
 def test_where_there_is_no_artifact_that_is_said(tmp_path):
-    with pytest.raises(ArtifactError, match="no such directory; an artifact was expected there"):
+    with pytest.raises(ArtifactError, match="no such directory; it should hold an artifact"):
         verify([tmp_path / "none"])
     with pytest.raises(ArtifactError, match="it holds no artifact"):
         verify([tmp_path])

@@ -96,9 +96,13 @@ def test_the_log_tells_each_rung_with_its_gain(model):
     assert all({"gain", "error", "dev", "step"} <= rung.keys() for rung in rungs)
 
 
-def test_the_card_says_what_is_sent(model):
+def test_the_card_says_what_is_sent_and_which_questions_chose_it(model):
     card = (model.path / "README.md").read_text()
     assert in_words(model.load_messages().messages) in card
+    assert "| dev questions | 10 of dev |" in card
+    beside = model.meta["dev"]["cross_validated"]
+    assert beside
+    assert f"| cross-validated training questions beside them | {beside} |" in card
 
 
 def test_folded_vectors_are_compared_by_dot_product_where_lengths_tell(model):

@@ -101,7 +101,7 @@ def model_card(
 
 def _figures(dev: Mapping[str, Any], selection: Selection | None) -> list[tuple[str, str, str]]:
     """Rows of the table of figures: name, value and source."""
-    best = dev["best"]
+    best, beside = dev["best"], dev.get("cross_validated")  # the gain is measured on both
     passages = "those shown; weighted by the chance of a label" if dev.get("by_clicks") else f"{dev['passages']:,}"
     of_meta = "`meta.json`, `dev`"
     by = "`log.jsonl`" if selection is None else f"`log.jsonl`, epoch {best['epoch']}"
@@ -122,6 +122,7 @@ def _figures(dev: Mapping[str, Any], selection: Selection | None) -> list[tuple[
         ("dev RR@10 of this model", f"{100 * dev['chosen']['RR@10']:.1f}", of_meta),
         *gains,
         ("dev questions", f"{dev['queries']:,} of {dev['split']}", of_meta),
+        *([("cross-validated training questions beside them", f"{beside:,}", of_meta)] if beside else []),
         ("passages ranked for them", passages, of_meta),
     ]
 
