@@ -81,6 +81,26 @@ def test_copies_that_may_not_be_used_are_hidden_too():
         assert not torch.isin(part.graph.labels[:, 1], own).any()
 
 
+def test_questions_that_the_dual_encoder_learned_from_are_trained_on_and_not_judged(monkeypatch):
+    """It ranks them better than new ones, so that any change would look like a loss."""
+    graph = rotated_graph()
+    hidden = torch.arange(40) < 10
+    inside, taught = graph.without(hidden), torch.ones(40, dtype=torch.bool)
+    dev, new = of_dev(inside, list(range(10))), np.arange(40) % 2 == 0
+    folds = cross_validated(inside, dev, (4,), 0, taught, may_join=new)
+    assert sorted(row for fold in folds for (row,) in fold.relevant) == list(range(10, 40, 2))
+    for fold in folds:
+        expected = train_heads(fold.graph, 3)  # the odd rows too
+        assert torch.equal(fold.heads[Messages(steps=4)].queries, expected.queries)
+    monkeypatch.setattr(judged, "BESIDE", 0.5)
+    chosen, asked, _ = questions_beside(inside, dev, 0, taught, may_join=new)
+    assert len(asked) == round(0.5 * 15)
+    assert not (asked % 2).any()
+    assert not chosen[1::2].any()
+    assert cross_validated(inside, dev, (4,), 0, taught, may_join=~taught.numpy()) == []
+    assert questions_beside(inside, dev, 0, taught, may_join=~taught.numpy()) is None
+
+
 def test_cross_validated_questions_of_another_kind_are_left_out(monkeypatch):
     """Dev questions that the dual-encoder ranks perfectly, beside training questions that it cannot rank."""
     graph = rotated_graph()

@@ -228,6 +228,18 @@ def test_damaged_weights_to_start_from_are_named(
         train_gnn(two_graphs[0], dataset, features, settings, tmp_path / "second", start=first)
 
 
+def test_only_new_questions_join_few_dev_questions(
+    dataset: Dataset, features: Features, two_graphs: tuple[Graph, Graph], tmp_path: Path
+) -> None:
+    plan = TrainingPlan.of(two_graphs[0], dataset, features, TrainSettings())
+    new = gnn_examples.new_queries(two_graphs[0], features)
+    assert plan.held_out.is_split
+    np.testing.assert_array_equal(plan.held_out.may_join, new)
+    assert 0 < new.sum() < len(new)
+    joined = train_gnn(two_graphs[0], dataset, features, TrainSettings(), tmp_path / "model").meta["dev"]
+    assert 0 < joined["cross_validated"] <= new.sum()
+
+
 def test_what_goes_on_is_measured_first_and_never_kept_worse(
     dataset: Dataset, features: Features, two_graphs: tuple[Graph, Graph], tmp_path: Path
 ) -> None:

@@ -117,7 +117,7 @@ def test_folded_vectors_are_compared_by_dot_product_where_lengths_tell(model):
 def test_a_gain_that_may_be_chance_keeps_the_dual_encoder(
     tiny_graph, tiny_dataset, tiny_features, tmp_path, monkeypatch, said
 ):
-    monkeypatch.setattr(module, "cross_validated", lambda *given: [])  # ten dev questions alone
+    monkeypatch.setattr(module, "cross_validated", lambda *given, **settings: [])  # ten dev questions alone
     dataset = Dataset.open(tiny_dataset)
     settings = TrainSettings(evidence=1e-6)
     made = train_gnn(tiny_graph, dataset, tiny_features, settings, tmp_path / "model")

@@ -73,6 +73,7 @@ class CorpusPart(NamedTuple):
         in_part = dev._replace(
             relevant=[_places(rows, some) for some in dev.relevant],
             hidden=None if dev.hidden is None else dev.hidden[queries],
+            may_join=None if dev.may_join is None else dev.may_join[queries],
             clicked=_clicks_among(rows, dev.clicked),
             clicked_in_graph=dev.clicked_in_graph and _clicks_among(rows, dev.clicked_in_graph.only(queries.tolist())),
         )

@@ -97,6 +97,13 @@ class LearnedFrom(NamedTuple):
         return np.unique(np.concatenate(drawn)) if drawn else np.empty(0, dtype=np.int64)
 
 
+def new_queries(store: Graph, features: Features) -> NDArray[np.bool_]:
+    """Mask ``(n,)`` of the graph's queries that the dual-encoder of these features did not learn from."""
+    seen = features.learned_from()
+    with store.texts() as texts:
+        return np.array([id_ not in seen for id_ in texts.query_ids()], dtype=bool)
+
+
 def unseen_queries(store: Graph, features: Features, which: Literal["auto", "all", "unseen"]) -> NDArray[np.bool_]:
     """Choose the graph's queries to train on, ``(n,)`` bool: all, or those that the dual-encoder did not learn from.
 
@@ -112,9 +119,7 @@ def unseen_queries(store: Graph, features: Features, which: Literal["auto", "all
     Raises:
         GnnRetrievalError: ``which`` is ``unseen``, and no labelled query is unseen.
     """
-    seen_ids = frozenset() if which == "all" else features.learned_from()
-    with store.texts() as texts:
-        unseen = np.array([id_ not in seen_ids for id_ in texts.query_ids()], dtype=bool)
+    unseen = new_queries(store, features) if which != "all" else np.ones(store.num_queries, dtype=bool)
     left = int(unseen[np.unique(store.labels[:, 0])].sum())
     if which == "unseen" and not left:
         raise GnnRetrievalError(

@@ -47,6 +47,8 @@ class HeldOut(NamedTuple):
         parts: ``(q,)`` int64, the kind of each held-out training question; 0 for those of a dev split.
         clicked: How the questions count in a dataset from event logs; None: all alike.
         clicked_in_graph: The same for the ``n`` queries of the graph.
+        may_join: ``(n,)`` bool, False for queries of the graph that must not be judged beside these, since the
+            dual-encoder learned from them; None: all may.
     """
 
     name: str
@@ -58,6 +60,7 @@ class HeldOut(NamedTuple):
     parts: NDArray[np.int64]
     clicked: ClickedQuestions | None = None
     clicked_in_graph: ClickedQuestions | None = None
+    may_join: NDArray[np.bool_] | None = None
 
     def only(self, rows: Sequence[int]) -> HeldOut:
         """The questions at these positions."""

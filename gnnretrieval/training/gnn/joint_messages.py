@@ -301,7 +301,8 @@ def train_joint_messages(
     dev = Judged.of(graph, {}, held_out.queries, held_out.relevant, held_out.clicked)
     beside = None
     if held_out.is_split and is_few(held_out):
-        beside = questions_beside(graph, dev, settings.seed, may_teach, held_out.clicked_in_graph)
+        in_graph = held_out.clicked_in_graph
+        beside = questions_beside(graph, dev, settings.seed, may_teach, in_graph, held_out.may_join)
     chosen = ladder.trained.messages._replace(level=0.0)  # the encoder in training has another
     frozen = [(dev, ladder.heads if chosen.steps else None)]
     if beside is not None:

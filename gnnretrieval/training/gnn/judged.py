@@ -122,6 +122,7 @@ def cross_validated(
     advance: Callable[[int], None] = lambda steps: None,
     sides: Sequence[Sides] = SIDES,
     clicked: ClickedQuestions | None = None,
+    may_join: NDArray[np.bool_] | None = None,
 ) -> list[Judged]:
     """Cross-validated training questions, which join the dev questions where these are few.
 
@@ -136,13 +137,15 @@ def cross_validated(
         dev: The questions of the dev split; None: there is none, and all questions are returned.
         steps: Training steps of the final heads.
         seed: Seed of the folds, the heads and the sample.
-        taught: ``(n,)`` bool, True for queries that may be used.
+        taught: ``(n,)`` bool, True for queries to train on; others are not judged either.
         advance: Called with the number of steps done.
         sides: Kinds of heads.
         clicked: How the ``n`` queries of the graph count if their labels are clicks; None: all alike.
+        may_join: ``(n,)`` bool, False for queries that must not be judged, since the dual-encoder learned from them: it
+            ranks them better than new ones, and any change would look like a loss. None: all may.
     """
     rng = np.random.default_rng([seed, 0, 2])
-    usable, labelled = _usable(graph, taught)
+    usable, labelled = _usable(graph, taught, may_join)
     fold = np.full(len(graph.queries), -1)
     fold[usable] = rng.permutation(len(usable)) % FOLDS
     first = first_copies(graph.queries.numpy(), labelled)
@@ -176,7 +179,12 @@ def cross_validated(
 
 
 def questions_beside(
-    graph: MessageGraph, dev: Judged, seed: int, taught: Tensor, clicked: ClickedQuestions | None = None
+    graph: MessageGraph,
+    dev: Judged,
+    seed: int,
+    taught: Tensor,
+    clicked: ClickedQuestions | None = None,
+    may_join: NDArray[np.bool_] | None = None,
 ) -> Beside | None:
     """A tenth of the training questions, to be judged beside few dev questions by what is trained without them.
 
@@ -188,12 +196,14 @@ def questions_beside(
         seed: Seed of the choice.
         taught: ``(n,)`` bool, True for queries that may be chosen.
         clicked: As in :func:`cross_validated`.
+        may_join: As in :func:`cross_validated`.
 
     Returns:
-        The questions; None: the dual-encoder ranks them better or worse than dev's, so that they are of another kind.
+        The questions; None: there are none, or the dual-encoder ranks them better or worse than dev's, so that they are
+        of another kind.
     """
     rng = np.random.default_rng([seed, 0, 4])
-    usable, labelled = _usable(graph, taught)
+    usable, labelled = _usable(graph, taught, may_join)
     chosen = np.zeros(len(graph.queries), dtype=bool)
     chosen[rng.permutation(usable)[: round(BESIDE * len(usable))]] = True
     first = first_copies(graph.queries.numpy(), labelled)
@@ -217,10 +227,12 @@ def questions_beside(
     return Beside(chosen, rows[kept], judged) if _alike(dev, [judged] if wanted else []) else None
 
 
-def _usable(graph: MessageGraph, taught: Tensor) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows of the labelled queries that may be used, by ``taught`` ``(n,)`` bool; these first, then the others."""
+def _usable(
+    graph: MessageGraph, taught: Tensor, may_join: NDArray[np.bool_] | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of the labelled queries that may be judged; and of all labelled queries, these first."""
     labelled = np.unique(graph.labels[:, 0].numpy())
-    may = taught.numpy()[labelled]
+    may = (taught.numpy() if may_join is None else taught.numpy() & may_join)[labelled]
     usable: NDArray[np.int64] = labelled[may]
     return usable, np.concatenate([usable, labelled[~may]])
 

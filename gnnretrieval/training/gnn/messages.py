@@ -281,8 +281,18 @@ def train_over(
         tried = heads_of(graph, steps, settings.seed, taught, meter.advance, sides=sides)
         judged = [Judged.of(graph, tried, held_out.queries, held_out.relevant, held_out.clicked)]
         if few:
-            of_graph, split = held_out.clicked_in_graph, judged[0] if held_out.is_split else None
-            judged += cross_validated(graph, split, steps, settings.seed, taught, meter.advance, sides, of_graph)
+            split = judged[0] if held_out.is_split else None
+            judged += cross_validated(
+                graph,
+                split,
+                steps,
+                settings.seed,
+                taught,
+                meter.advance,
+                sides,
+                clicked=held_out.clicked_in_graph,
+                may_join=held_out.may_join,
+            )
     with progress("measuring on dev", MOST_SETTINGS, "settings") as meter:
 
         def measure(messages: Messages) -> NDArray[np.float64]:
@@ -316,8 +326,8 @@ def train_over(
 
 
 def is_few(held_out: HeldOut) -> bool:
-    """Whether these dev questions are so few that cross-validated training questions join them."""
-    return len(held_out.relevant) < FEW
+    """Whether these dev questions are so few that training questions join them, and some may."""
+    return len(held_out.relevant) < FEW and (held_out.may_join is None or bool(held_out.may_join.any()))
 
 
 def require_fit(store: Graph) -> None:

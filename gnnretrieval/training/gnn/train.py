@@ -26,7 +26,7 @@ from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.purged import require_unpurged
 from gnnretrieval.training.encoder.loop import with_precision
 from gnnretrieval.training.gnn.dev import DevSet
-from gnnretrieval.training.gnn.examples import LearnedFrom, probability_column, unseen_queries
+from gnnretrieval.training.gnn.examples import LearnedFrom, new_queries, probability_column, unseen_queries
 from gnnretrieval.training.gnn.held_out import HeldOut, held_out_queries
 from gnnretrieval.training.gnn.joint import JointEncoders, require_encoder
 from gnnretrieval.training.gnn.joint_messages import JointMessages, train_joint_messages
@@ -229,6 +229,7 @@ class TrainingPlan(NamedTuple):
         taught = unseen_queries(store, features, settings.learn_from)
         chosen_by = unseen_queries(store, features, "auto")
         held_out = held_out_queries(store, dataset, features, settings.seed, chosen_by)
+        held_out = held_out._replace(may_join=new_queries(store, features) if held_out.is_split else chosen_by)
         view = store.view(k=settings.k, passage_edges=settings.passage_edges)
         return cls(view, settings, held_out, LearnedFrom.of(store, examples, taught), start)
 
