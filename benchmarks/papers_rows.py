@@ -222,7 +222,13 @@ def _trained(name: str, figures: Mapping[str, Any]) -> str:
     names |= {"Condenser and DPR": "condenser", "coCondenser and DPR": "cocondenser"}
     names |= {"SPLADE": "splade", "term weights in place of DeepCT's": "term-weights"}
     values = ", ".join(f"{shown} {systems[of]['RR@10']:.1f}" for shown, of in names.items())
-    return f"{name} (seeds: {figures['seeds']}), {values}, and the GNN-encoder {systems['gnn-encoder']['RR@10']:.1f}"
+    over = {shown: f"gnn-encoder-over-{of}" for shown, of in names.items() if f"gnn-encoder-over-{of}" in systems}
+    pairs = {shown: figures["pairs"][of] for shown, of in over.items()}
+    gains = ", ".join(f"{shown} {difference(pair['difference'], pair['p'])}" for shown, pair in pairs.items())
+    return (
+        f"{name} (seeds: {figures['seeds']}), {values}, and the GNN-encoder {systems['gnn-encoder']['RR@10']:.1f}; a "
+        f"GNN-encoder over one of these, mostly a prior, against it alone: {gains}"
+    )
 
 
 def section(table: Table, lines: Sequence[str]) -> str:

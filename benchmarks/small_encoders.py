@@ -40,6 +40,7 @@ from late_interaction import (
 from same_labels import mean_by_question, tested
 from small_encoders_page import NAMES, markdown
 
+from gnnretrieval.data import Dataset
 from gnnretrieval.data.runs.trec import Run, write_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features, open_features
@@ -49,7 +50,9 @@ from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.sparse_encoder import SparseEncoder
 from gnnretrieval.encoders.sparse_features import SparseFeatures, open_sparse_features
 from gnnretrieval.evaluation import choose_fusion
-from gnnretrieval.index import build_index
+from gnnretrieval.graph.build import build_graph
+from gnnretrieval.graph.settings import GraphSettings
+from gnnretrieval.index import Index, build_index
 from gnnretrieval.index.fuse import fuse
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.index.sentence_search import features_run, sentence_run
@@ -73,6 +76,7 @@ SYSTEMS = {  # by recipe, the stages that are rows
 }
 UNLABELLED = {"rocketqa": 400, "pair": 400}  # training questions without labels that a recipe sees too
 BM25_SYSTEM, DUAL, GNN = "bm25", "start", "gnn-encoder"
+OVER = ("dpr", "step-4", "rocketqav2", "pair", "dcsr", "retromae", "cocondenser")  # a graph over each of these too
 DENSE = (DUAL, "dpr", "step-1", "step-3", "step-4", "rocketqav2", "pair", "retromae", "condenser", "cocondenser")
 SENTENCES = ("dcsr", "dcsr-adversarial")
 SPARSE = ("splade", "splade-distilled", "term-weights")
@@ -84,6 +88,7 @@ PAIRS = {  # the row that a row is compared with
     "rocketqav2": "step-1",
     "dcsr-adversarial": "dcsr",
     "splade-distilled": "splade",
+    **{f"{GNN}-over-{name}": name for name in OVER},
 }
 SPLITS = ("dev", "test")
 JUDGE = {"epochs": 1, "negatives": 2, "dev_queries": 40}  # shorter training of a cross-encoder
@@ -117,7 +122,7 @@ def recipe_of(name: str, seed: int, place: Path) -> Path:
 def ranked(one_set: OneSet, seed: int, unlabelled: Mapping[str, Path]) -> tuple[dict[str, dict[str, Run]], Costs]:
     """Rankings of dev and test by every single system, which are kept as files; and what the systems cost."""
     features, graph, _ = one_set.frozen()
-    index = one_set.gnn(features, graph, "", seed)
+    indexes = {GNN: (one_set.gnn(features, graph, "", seed), features)}
     encoded: dict[str, Features | SparseFeatures] = {DUAL: features}
     for name, systems in SYSTEMS.items():
         place = one_set.place / f"{name}-run-{seed}"
@@ -126,20 +131,41 @@ def ranked(one_set: OneSet, seed: int, unlabelled: Mapping[str, Path]) -> tuple[
             raise click.ClickException(f"{recipe}: the recipe was stopped.")
         for system in systems:
             made = place / "made" / f"{system}-features"
-            encoded[system] = open_sparse_features(made) if system in SPARSE else open_features(made)
+            if system in SPARSE:
+                encoded[system] = open_sparse_features(made)
+                continue
+            encoded[system] = trained = open_features(made)
+            if system in OVER:
+                indexes[f"{GNN}-over-{system}"] = (over(one_set, Dataset.open(data), trained, system, seed), trained)
     bm25 = BM25((passage.full_text for passage in one_set.dataset.passages()), total=len(one_set.dataset.passage_ids))
     runs: dict[str, dict[str, Run]] = {}
     for split in SPLITS:
         queries = {query.id: query.text for query in one_set.dataset.queries_of(split)}
         runs[split] = {name: features_run(of, list(queries), DEPTH) for name, of in encoded.items()} | {
             BM25_SYSTEM: bm25_run(bm25, queries, one_set.dataset.passage_ids, DEPTH),
-            GNN: index_run(index, list(queries), features.queries[features.rows_of(queries)], DEPTH),
+        }
+        runs[split] |= {
+            name: index_run(index, list(queries), of.queries[of.rows_of(queries)], DEPTH)
+            for name, (index, of) in indexes.items()
         }
         kept = one_set.place / f"rankings-{seed}" / split
         kept.mkdir(parents=True, exist_ok=True)
         for name, run in runs[split].items():
             write_run(kept / f"{name}.run", run, name, may_be_empty=True)
     return runs, costs_of(one_set, encoded) if seed == 0 else {}
+
+
+def over(one_set: OneSet, dataset: Dataset, features: Features, name: str, seed: int) -> Index:
+    """Index of a GNN-encoder over a trained encoder's vectors; of several vectors a passage, over their mean."""
+    place = one_set.place / f"graph-{name}-{seed}"
+    graph = build_graph(dataset, features, GraphSettings(), place, overwrite=True)
+    return one_set._replace(dataset=dataset).gnn(features, graph, f"{name}-", seed)
+
+
+def kept_over(one_set: OneSet, name: str, seed: int) -> str:
+    """What training kept over a trained encoder."""
+    model = one_set.place / f"model-{name}-{seed}"
+    return str(json.loads((model / "meta.json").read_text("utf-8"))["dev"]["kept"])
 
 
 def costs_of(one_set: OneSet, encoded: Mapping[str, Features | SparseFeatures]) -> Costs:
@@ -163,7 +189,7 @@ def costs_of(one_set: OneSet, encoded: Mapping[str, Features | SparseFeatures]) 
             return rank(index, [id_], encoder.encode([text], "query"), DEPTH)
 
         costs[name] = {"bytes": index.meta["bytes"] / passages, "ms": milliseconds(search, timed)}
-    costs |= dict.fromkeys((*DENSE, GNN), costs[DUAL])
+    costs |= dict.fromkeys((*DENSE, GNN, *(f"{GNN}-over-{name}" for name in OVER)), costs[DUAL])
     for name in SPARSE:
         features = encoded[name]
         sparse = SparseEncoder(EncoderSettings.parse(features.meta["encoder"], features.path))
@@ -207,6 +233,7 @@ def figures_of(one_set: OneSet, seeds: int, unlabelled: Mapping[str, Path]) -> d
         "seeds": seeds,
         "unlabelled": max(UNLABELLED.values()),
         "weights": chosen,
+        "kept": {f"{GNN}-over-{name}": [kept_over(one_set, name, seed) for seed in range(seeds)] for name in OVER},
         "systems": {name: row_of(name, values[name], means, costs) for name in NAMES},
         "pairs": {name: {"than": other, **tested(means[name], means[other])} for name, other in PAIRS.items()},
     }
