@@ -246,7 +246,7 @@ def _write(
     corpus = WrittenCorpus(source, directory / CORPUS)
     keep_from, dev_from, test_from = times
     cleaned = _cleaned(logs, corpus, settings, redact, keep_from)
-    has_lists = all(_has_lists(log, cleaned) for log in logs)
+    has_lists = all(log.has_lists for log in logs) and not _holds_clicks_alone(cleaned)
     result = judge_impressions(cleaned.impressions, settings, has_lists, dev_from, test_from)
     judged = {name: _without_same_texts(pairs, corpus.keys) for name, pairs in result.judgements.items()}
     labelled = {name: with_relevant(pairs) for name, (pairs, _) in judged.items()}
@@ -270,9 +270,9 @@ def _write(
     return {"counts": {"passages": len(corpus.keys), "queries": len(questions), "judgements": counts}}
 
 
-def _has_lists(log: Log, cleaned: Cleaned) -> bool:
-    """Whether a log has lists. Columns of lists may also hold clicks alone: then no passage was shown in vain."""
-    return log.has_lists and any(not one.clicked for impression in cleaned.impressions for one in impression.shown)
+def _holds_clicks_alone(cleaned: Cleaned) -> bool:
+    """Whether every shown passage was clicked: the columns of lists then hold clicks alone."""
+    return all(one.clicked for impression in cleaned.impressions for one in impression.shown)
 
 
 def _cleaned(
@@ -298,8 +298,9 @@ def _report(
     result: JudgedImpressions,
     judged: Mapping[str, tuple[Sequence[Judgement], int]],
 ) -> FeedbackReport:
+    are_lists = not _holds_clicks_alone(cleaned)
     log_figures = [
-        LogFigures(name=log.path.name, columns=log.columns, has_lists=_has_lists(log, cleaned))
+        LogFigures(name=log.path.name, columns=log.columns, has_lists=log.has_lists and are_lists)
         for log in sorted(logs, key=lambda log: log.path.name)
     ]
     has_sessions = all("session" in log.columns for log in logs)
