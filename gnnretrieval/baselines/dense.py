@@ -120,9 +120,9 @@ class DenseBaseline(NamedTuple):
         for start in range(0, len(query_ids), _QUERIES):
             part = slice(start, start + _QUERIES)
             features = torch.from_numpy(np.asarray(queries[part], dtype=np.float32))  # (b, d)
-            scores = score(self.graph, sides, self.setting, features)  # (b, m)
+            scores = score(self.graph, sides, self.setting, features.to(self.graph.device))  # (b, m)
             top = scores.topk(min(depth, len(passage_ids)), dim=1)
-            ranked = rank_rows(top.indices.numpy(), top.values.numpy(), passage_ids)
+            ranked = rank_rows(top.indices.cpu().numpy(), top.values.cpu().numpy(), passage_ids)
             run.update(zip(query_ids[part], ranked, strict=True))
         return run
 
@@ -241,7 +241,7 @@ def choose_dense(
     Returns:
         The baselines with their chosen settings, by name.
     """
-    features = torch.from_numpy(np.asarray(queries, dtype=np.float32))
+    features = torch.from_numpy(np.asarray(queries, dtype=np.float32)).to(graph.device)
     wanted = {
         name: [setting._replace(steps=steps_over(len(graph.labels), setting.steps)) for setting in CHOICES[name]]
         for name in CHOICES

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from gnnretrieval.baselines import BASELINES, DENSE, EXPANSION, LEXICAL
 from gnnretrieval.baselines.dense import PRIOR, DenseBaseline, DenseSetting, choose_dense
@@ -21,6 +22,7 @@ from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.lexical import label_questions, lexical_index, neighbour_questions
 from gnnretrieval.index.search import bm25_run
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.platform.memory import require_memory
 from gnnretrieval.progress import say
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to
@@ -100,7 +102,7 @@ def rank_baselines(
         only: Which of :data:`BASELINES` to rank; empty: all that cost no more than training. Document expansion is left
             out where the encoder is no checkpoint, or many passages would be encoded again, and those with a prior
             without a dev split.
-        device: Device of the encoder, for document expansion.
+        device: Where heads are trained, and passages encoded for document expansion.
         overwrite: Replace rankings made from other inputs.
 
     Raises:
@@ -135,7 +137,8 @@ def rank_baselines(
         if held_out.is_split:  # all of them, also those that did not choose the settings
             of_dev = {query.id: query.text for query in dataset.queries_of(held_out.name)}
         queries_by_split = {split: queries} | ({DEV: of_dev} if are_writable(of_dev) else {})
-        chosen = _rank_dense(store, held_out, rank, queries_by_split, seed, [name for name in names if name in DENSE])
+        dense = [name for name in names if name in DENSE]
+        chosen = _rank_dense(store, held_out, rank, queries_by_split, seed, dense, device)
         if encoder is not None:
             chosen |= _rank_expansion(store, held_out, rank, queries_by_split, encoder)
         if LEXICAL in names:
@@ -215,9 +218,10 @@ def _rank_dense(
     queries_by_split: dict[str, dict[str, str]],
     seed: int,
     names: Sequence[str],
+    device: str,
 ) -> dict[str, Any]:
-    whole = message_graph(store)
-    graph = whole if held_out.hidden is None else message_graph(store, held_out.hidden)
+    whole = message_graph(store, device=as_device(device))
+    graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
     chosen = choose_dense(
         graph,
         whole,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +26,10 @@ class Heads(NamedTuple):
     def shared(cls, head: Tensor) -> Heads:
         """The same head ``(d, d)`` on both sides."""
         return cls(head, head)
+
+    def to(self, device: torch.device) -> Heads:
+        """The heads on a device."""
+        return Heads(self.queries.to(device), self.passages.to(device))
 
 
 class MessageGraph(NamedTuple):
@@ -51,12 +55,24 @@ class MessageGraph(NamedTuple):
     scale: float
     bank: Tensor | None = None
 
+    def to(self, device: str | torch.device) -> MessageGraph:
+        """The graph on a device."""
+        tensors = {name: value for name, value in self._asdict().items() if isinstance(value, Tensor)}
+        moved: dict[str, Any] = {name: value.to(device) for name, value in tensors.items()}
+        return self._replace(**moved)
+
+    @property
+    def device(self) -> torch.device:
+        """The device of all tensors."""
+        return self.passages.device
+
     def prepare(self, vectors: Tensor) -> Tensor:
         """Vectors ``(…, d)`` as the similarity compares them: of length 1 for the cosine."""
         return F.normalize(vectors, dim=-1) if self.normalize else vectors
 
     def without(self, hidden: Tensor) -> MessageGraph:
         """The graph without the queries where ``hidden`` ``(n,)`` is True: no labels and no rejections of theirs."""
+        hidden = hidden.to(self.device)
         return self._replace(labels=self.labels[~hidden[self.labels[:, 0]]], visible=self.visible & ~hidden)
 
     @property
@@ -186,7 +202,7 @@ def nearness(graph: MessageGraph, passages: Tensor, queries: Tensor) -> Tensor:
     """
     bank = queries if graph.bank is not None else queries[bank_rows(graph.visible)]
     if not len(bank):
-        return torch.zeros(len(passages))
+        return passages.new_zeros(len(passages))
     most = min(NEAREST, len(bank))
     block = max(1, _QUERIES * _QUERIES * 16 // len(bank))  # 64 MiB of similarities
     return torch.cat([(part @ bank.T).topk(most, dim=1).values.mean(1) for part in torch.split(passages, block)])
@@ -254,7 +270,7 @@ def rejected(
     """
     m = len(passages)
     keys = graph.labels[:, 0] * m + graph.labels[:, 1]  # (L,) one number per labelled pair
-    pushes, now, strength = torch.zeros_like(passages), passages, torch.zeros(graph.neighbors.shape)
+    pushes, now, strength = torch.zeros_like(passages), passages, passages.new_zeros(graph.neighbors.shape)
     rows = torch.nonzero(graph.visible).ravel()
     for _ in range(rounds):
         # the attention is of the passages where they are now, and all rounds push from where they began
@@ -277,9 +293,9 @@ def _labels_outside(graph: MessageGraph, passages: Tensor, queries: Tensor) -> T
     outside = ~(graph.neighbors[query] == passage[:, None]).any(1)
     query, passage = query[outside], passage[outside]
     # in two steps, because a query may have any number of labels: the highest logit first, against overflow
-    logits = torch.full((len(queries),), -torch.inf)
+    logits = queries.new_full((len(queries),), -torch.inf)
     scores = graph.scale * (passages[passage] * queries[query]).sum(1)
     highest = logits.scatter_reduce(0, query, scores, "amax")
-    sums = torch.zeros(len(queries)).index_add_(0, query, torch.exp(scores - highest[query]))
+    sums = torch.zeros_like(logits).index_add_(0, query, torch.exp(scores - highest[query]))
     outside_logits: Tensor = torch.where(sums > 0, highest + torch.log(sums), logits)
     return outside_logits

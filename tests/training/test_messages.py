@@ -244,15 +244,6 @@ def test_damaged_weights_are_told(model, tmp_path):
         module.TrainedMessages.load(tmp_path / "model.safetensors", Messages(steps=100))
 
 
-def test_a_device_that_training_does_not_use_is_named(tiny_graph, tiny_dataset, tiny_features, tmp_path, said):
-    given = tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED
-    for device in ("cpu", "meta"):
-        train_gnn(*given, tmp_path / device, device=device)
-    assert [line for line in said if "device" in line] == [
-        "device = meta has no effect: layer = linear over a frozen dual-encoder trains on the CPU"
-    ]
-
-
 def test_a_dry_run_counts_the_steps_of_every_fold(tiny_graph, tiny_dataset, tiny_features):
     found = rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED)
     assert (found["queries"], found["dev_queries"], found["steps"]) == (60, 10, 4 * (120 + 4 * (22 + 68)))

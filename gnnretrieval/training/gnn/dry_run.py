@@ -21,6 +21,7 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.nn.label_messages import Heads, Messages, Sides
 from gnnretrieval.pages.quantities import in_time
+from gnnretrieval.platform.devices import as_device
 from gnnretrieval.training.gnn.embedding import gated_contexts
 from gnnretrieval.training.gnn.head import BATCH, train_heads
 from gnnretrieval.training.gnn.joint_messages import JOINT_SIDES, QueryEncoderTraining
@@ -70,7 +71,7 @@ def rehearse(
     """
     plan = TrainingPlan.of(store, dataset, features, settings, examples, start)
     if settings.layer == "linear":
-        return _rehearse_query_encoder(plan, device) if settings.is_joint else _rehearse_linear(plan)
+        return _rehearse_query_encoder(plan, device) if settings.is_joint else _rehearse_linear(plan, device)
     with tempfile.TemporaryDirectory() as place:
         training = plan.training(Path(place), device)
         times: list[float] = []
@@ -94,7 +95,7 @@ def rehearse(
 
 def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
     settings, times = plan.settings, []
-    ladder = _rehearse_linear(plan, JOINT_SIDES)
+    ladder = _rehearse_linear(plan, device, JOINT_SIDES)
     with tempfile.TemporaryDirectory() as place:
         taught = plan.learned.taught
         made = QueryEncoderTraining.of(plan.store, plan.held_out, settings, Path(place), taught, device=device)
@@ -120,11 +121,13 @@ def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
     }
 
 
-def _rehearse_linear(plan: TrainingPlan, sides: Sequence[Sides] = SIDES) -> dict[str, Any]:
+def _rehearse_linear(plan: TrainingPlan, device: str, sides: Sequence[Sides] = SIDES) -> dict[str, Any]:
     store = plan.store
     part = training_part(store, plan.held_out, plan.settings, torch.from_numpy(plan.learned.taught))
     held_out, taught = part.held_out, part.taught
-    graph = part.graph if held_out.hidden is None else part.graph.without(torch.from_numpy(held_out.hidden))
+    graph = part.graph.to(as_device(device))
+    if held_out.hidden is not None:
+        graph = graph.without(torch.from_numpy(held_out.hidden))
     head = Messages(STEPS, trained_mean=TRAINED_MEANS[-1], sides=sides[-1])
 
     def train(steps: int) -> Heads:
@@ -140,6 +143,7 @@ def _rehearse_linear(plan: TrainingPlan, sides: Sequence[Sides] = SIDES) -> dict
     folds = FOLDS * is_few(held_out)
     steps = steps_of_heads(head_steps(graph, taught), folds, len(sides))
     labelled = np.unique(store.labels[:, 0])
+    at_once = min(torch.get_num_threads(), HEADS) if graph.device.type == "cpu" else 1
     return {
         "queries": int(plan.learned.taught[labelled].sum()),
         "dev_queries": len(held_out.relevant),
@@ -149,10 +153,10 @@ def _rehearse_linear(plan: TrainingPlan, sides: Sequence[Sides] = SIDES) -> dict
         "timed_steps": _TIMES * STEPS,
         "step_seconds": step,
         "dev_seconds": dev,
-        "hours": (steps * step / min(torch.get_num_threads(), HEADS) + MOST_SETTINGS * (1 + folds) * dev) / 3600,
+        "hours": (steps * step / at_once + MOST_SETTINGS * (1 + folds) * dev) / 3600,
         "memory": {
             "estimate": bytes_of_messages(store.dimension, len(graph.passages) + len(graph.queries)),
-            "peak": _peak(torch.device("cpu")),
+            "peak": _peak(graph.device),
         },
     }
 

@@ -35,7 +35,7 @@ def train_each(
     taught: Tensor | None = None,
     advance: Callable[[int], None] = lambda steps: None,
 ) -> list[Heads]:
-    """Train several heads, each on one processor; arguments as :func:`train_heads`.
+    """Train several heads, each on one processor, or one after the other on a GPU; arguments as :func:`train_heads`.
 
     Args:
         graph: Features and labels.
@@ -49,7 +49,10 @@ def train_each(
     def train(how: HeadTraining) -> Heads:
         return train_heads(graph, how.steps, sides=how.sides, mean=how.mean, seed=seed, taught=taught, stop=stop)
 
-    for how, trained in zip(trainings, map_batches(train, trainings, stop), strict=True):
+    on_cpu = graph.device.type == "cpu"
+    for how, trained in zip(
+        trainings, map_batches(train, trainings, stop) if on_cpu else map(train, trainings), strict=True
+    ):
         heads.append(trained)
         advance(how.steps)
     return heads
@@ -91,9 +94,10 @@ def train_heads(
         The trained heads; ``start`` if there is no label.
     """
     generator = torch.Generator().manual_seed(seed)
-    labels = graph.labels if taught is None else graph.labels[taught[graph.labels[:, 0]]]
+    device = graph.device
+    labels = graph.labels if taught is None else graph.labels[taught.to(device)[graph.labels[:, 0]]]
     d = graph.passages.shape[1]
-    begin = Heads.shared(torch.eye(d)) if start is None else start
+    begin = Heads.shared(torch.eye(d, device=device)) if start is None else start.to(device)
     head = begin.queries.clone().requires_grad_()
     heads = Heads(head, head if sides == "both" else begin.passages.clone().requires_grad_(sides == "apart"))
     if not len(labels):
@@ -105,13 +109,13 @@ def train_heads(
     counts, relevant = graph.label_counts, _Relevant(graph)
     others = torch.unique(labels[:, 1]) if others is None else others
     epochs = -(-steps * BATCH // len(labels))
-    order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(epochs)])
+    order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(epochs)]).to(device)
     for step in range(steps):
         if stop is not None and stop.is_set():
             break
         batch = labels[order[step * BATCH : (step + 1) * BATCH]]  # (b, 2)
         queries = graph.queries[batch[:, 0]]  # (b, d)
-        drawn = others[torch.randint(len(others), (OTHERS,), generator=generator)]
+        drawn = others[torch.randint(len(others), (OTHERS,), generator=generator).to(device)]
         rows, places = torch.unique(torch.cat([batch[:, 1], drawn]), return_inverse=True)  # (C,), (b + OTHERS,)
         column = places[: len(batch)]  # (b,)
         passages = graph.passages[rows] @ heads.passages.T  # (C, d)
@@ -124,7 +128,7 @@ def train_heads(
         compared = graph.prepare(passages)  # (C, d)
         scores = graph.scale * graph.prepare(queries @ heads.queries.T) @ compared.T  # (b, C)
         also = relevant.among(batch[:, 0], rows)  # (b, C) other relevant passages, which are not negatives
-        also[torch.arange(len(batch)), column] = False
+        also[torch.arange(len(batch), device=device), column] = False
         loss = F.cross_entropy(scores.masked_fill(also, -torch.inf), column)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -141,18 +145,18 @@ class _Relevant:
         self._passages = graph.labels[by_query, 1]
         self._counts = torch.bincount(graph.labels[:, 0], minlength=len(graph.queries))
         self._ends = self._counts.cumsum(0)
-        self._columns = torch.full((len(graph.passages),), -1)
+        self._columns = torch.full((len(graph.passages),), -1, device=graph.device)
 
     def among(self, queries: Tensor, passages: Tensor) -> Tensor:
         """Whether each passage ``(C,)`` is relevant to each query ``(b,)``: ``(b, C)``."""
-        counts = self._counts[queries]
-        rows = torch.repeat_interleave(torch.arange(len(queries)), counts)
+        counts, device = self._counts[queries], queries.device
+        rows = torch.repeat_interleave(torch.arange(len(queries), device=device), counts)
         # the relevant passages of all queries, one list after the other (Σ counts,)
         starts = (self._ends[queries] - counts)[rows]
         firsts = (counts.cumsum(0) - counts)[rows]
-        self._columns[passages] = torch.arange(len(passages))
-        columns = self._columns[self._passages[starts + torch.arange(len(rows)) - firsts]]
+        self._columns[passages] = torch.arange(len(passages), device=device)
+        columns = self._columns[self._passages[starts + torch.arange(len(rows), device=device) - firsts]]
         self._columns[passages] = -1
-        relevant = torch.zeros(len(queries), len(passages), dtype=torch.bool)
+        relevant = torch.zeros(len(queries), len(passages), dtype=torch.bool, device=device)
         relevant[rows[columns >= 0], columns[columns >= 0]] = True
         return relevant

@@ -162,7 +162,7 @@ class LabelMeanDev:
             graph = graph.without(torch.from_numpy(self.beside.hidden))
             judged.append(replace(self.beside.judged, graph=graph, queries=graph.queries[self.beside.rows]))
         settings = {mean: self.messages._replace(mean=mean) for mean in MEANS}
-        heads = Heads.shared(self.head.matrix.detach().cpu())
+        heads = Heads.shared(self.head.matrix.detach().to(graph.device))
         return {
             mean: np.concatenate([_with_heads(part, heads, messages).measure(messages) for part in judged])
             for mean, messages in settings.items()
@@ -174,7 +174,7 @@ class LabelMeanDev:
         queries = np.array(self.store.query_features)
         queries[self._rows] = self._encoded(self._items)
         view = self.store.with_features(self.store.passage_features, queries)
-        return message_graph(view, self.held_out.hidden)
+        return message_graph(view, self.held_out.hidden, self.tower.module.device)
 
     def measure(self) -> dict[str, float]:
         """Means over the questions; the first one, over all weights too, chooses the epoch."""
@@ -293,11 +293,12 @@ def train_joint_messages(
     require_encoder(store)
     require_fit(store)
     may_teach = torch.from_numpy(taught)
-    ladder = train_messages(store, held_out, settings, may_teach, sides=JOINT_SIDES)
+    place = as_device(device)
+    ladder = train_messages(store, held_out, settings, may_teach, sides=JOINT_SIDES, device=place)
     if ranks.first:
         for line in ladder.lines():
             say(line)
-    graph = message_graph(store, held_out.hidden)
+    graph = message_graph(store, held_out.hidden, place)
     dev = Judged.of(graph, {}, held_out.queries, held_out.relevant, held_out.clicked)
     beside = None
     if held_out.is_split and is_few(held_out):

@@ -74,7 +74,7 @@ class Judged:
     ) -> Judged:
         """At most :data:`MOST` evenly spaced questions, from features ``(q, d)`` and the rows of relevant passages."""
         rows = rows_of(len(relevant))
-        vectors = graph.prepare(torch.from_numpy(np.asarray(queries[rows], dtype=np.float32)))
+        vectors = graph.prepare(torch.from_numpy(np.asarray(queries[rows], dtype=np.float32)).to(graph.device))
         passages = [list(relevant[row]) for row in rows.tolist()]
         return cls(graph, heads, vectors, passages, None if clicked is None else clicked.only(rows.tolist()))
 
@@ -104,12 +104,12 @@ class Judged:
         """Rankings of the questions, whose ids are given, with these messages: at most ``depth`` passages each."""
         vectors = message_vectors(self.graph, self.heads[messages.head] if messages.steps else None, messages)
         top = (self.queries @ vectors.T).topk(min(depth, len(passage_ids)), dim=1)
-        return dict(zip(ids, rank_rows(top.indices.numpy(), top.values.numpy(), passage_ids), strict=True))
+        return dict(zip(ids, rank_rows(top.indices.cpu().numpy(), top.values.cpu().numpy(), passage_ids), strict=True))
 
     @property
     def warm(self) -> NDArray[np.bool_]:
         """Whether a relevant passage of each question has a label in the graph ``(q,)``."""
-        counts = self.graph.label_counts
+        counts = self.graph.label_counts.cpu()
         return np.array([bool((counts[list(rows)] > 0).any()) for rows in self.relevant], dtype=bool)
 
 
@@ -148,10 +148,10 @@ def cross_validated(
     usable, labelled = _usable(graph, taught, may_join)
     fold = np.full(len(graph.queries), -1)
     fold[usable] = rng.permutation(len(usable)) % FOLDS
-    first = first_copies(graph.queries.numpy(), labelled)
+    first = first_copies(graph.queries.cpu().numpy(), labelled)
     fold[labelled] = fold[first]  # copies of a question are in its fold: they would give its answer away
     judged_once = usable[first[: len(usable)] == usable]
-    relevant = passages_by_query(graph.labels.numpy())
+    relevant = passages_by_query(graph.labels.cpu().numpy())
     folds = []
     for number in range(FOLDS):
         hidden = torch.from_numpy(fold == number)
@@ -206,12 +206,12 @@ def questions_beside(
     usable, labelled = _usable(graph, taught, may_join)
     chosen = np.zeros(len(graph.queries), dtype=bool)
     chosen[rng.permutation(usable)[: round(BESIDE * len(usable))]] = True
-    first = first_copies(graph.queries.numpy(), labelled)
+    first = first_copies(graph.queries.cpu().numpy(), labelled)
     chosen[labelled] = chosen[first]
     rows = usable[chosen[usable] & (first[: len(usable)] == usable)]
     if not len(rows):
         return None
-    relevant = passages_by_query(graph.labels.numpy())
+    relevant = passages_by_query(graph.labels.cpu().numpy())
     judged = Judged(
         graph.without(torch.from_numpy(chosen)),
         {},
@@ -231,7 +231,7 @@ def _usable(
     graph: MessageGraph, taught: Tensor, may_join: NDArray[np.bool_] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Rows of the labelled queries that may be judged; and of all labelled queries, these first."""
-    labelled = np.unique(graph.labels[:, 0].numpy())
+    labelled = np.unique(graph.labels[:, 0].cpu().numpy())
     may = (taught.numpy() if may_join is None else taught.numpy() & may_join)[labelled]
     usable: NDArray[np.int64] = labelled[may]
     return usable, np.concatenate([usable, labelled[~may]])

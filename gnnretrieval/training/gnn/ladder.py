@@ -76,12 +76,15 @@ class Climb(NamedTuple):
     rungs: list[Rung]
 
 
-def message_graph(store: Graph, hidden: NDArray[np.bool_] | None = None) -> MessageGraph:
+def message_graph(
+    store: Graph, hidden: NDArray[np.bool_] | None = None, device: str | torch.device = "cpu"
+) -> MessageGraph:
     """The store's features and edges in memory, ``4 d (m + n)`` bytes.
 
     Args:
         store: The graph.
         hidden: ``(n,)`` bool, True for queries to leave out of the graph; None: none.
+        device: Where to put it.
     """
     shown = store.among(None if hidden is None else ~hidden)
     visible = np.ones(store.num_queries, dtype=bool) if shown is None else np.asarray(shown)
@@ -104,7 +107,7 @@ def message_graph(store: Graph, hidden: NDArray[np.bool_] | None = None) -> Mess
         torch.from_numpy(visible),
         similarity.normalize,
         scale,
-    )
+    ).to(device)
 
 
 def reciprocal_ranks(
@@ -146,12 +149,14 @@ def reciprocal_ranks_of_scores(scores: Tensor, relevant: Sequence[Sequence[int]]
 
     A tie with a passage that is not relevant counts against the query.
     """
-    values = np.zeros(len(relevant))
-    for row, passages in enumerate(relevant):
-        best = scores[row, passages].max()
-        scores[row, passages] = -torch.inf
-        rank = 1 + int((~(scores[row] < best - 1e-6 * best.abs())).sum())  # also behind scores that are NaN
-        values[row] = 1 / rank if rank <= CUTOFF else 0.0
+    row = torch.tensor([row for row, passages in enumerate(relevant) for _ in passages], device=scores.device)
+    passage = torch.tensor([passage for passages in relevant for passage in passages], device=scores.device)
+    lowest = scores.new_full((len(scores),), -torch.inf)
+    best = lowest.scatter_reduce(0, row, scores[row, passage], "amax")  # (b,)
+    scores[row, passage] = -torch.inf
+    limits = best - 1e-6 * best.abs()
+    ranks = 1 + (~(scores < limits[:, None])).sum(1).cpu().numpy()  # also behind scores that are NaN
+    values: NDArray[np.float64] = np.where(ranks <= CUTOFF, 1 / ranks, 0.0)
     return values
 
 
@@ -263,7 +268,7 @@ def steps_over(labels: int, steps: int) -> int:
 
 def head_steps(graph: MessageGraph, taught: Tensor) -> list[int]:
     """:data:`STEPS` over the labels of the queries to train on, ``taught`` ``(n,)`` bool (:func:`steps_over`)."""
-    labels = int(taught[graph.labels[:, 0]].sum())
+    labels = int(taught[graph.labels[:, 0].cpu()].sum())
     return [steps_over(labels, steps) for steps in STEPS]
 
 

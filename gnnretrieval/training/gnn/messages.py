@@ -40,6 +40,7 @@ from gnnretrieval.training.gnn.ladder import (
 )
 from gnnretrieval.training.gnn.settings import TrainSettings
 
+CPU = torch.device("cpu")
 WEIGHTS, LOG = "model.safetensors", "log.jsonl"
 _ARRAYS = 4  # float32 arrays of all nodes' vectors that are in memory at the same time
 
@@ -59,12 +60,14 @@ class TrainedMessages(NamedTuple):
         """Write the heads to ``path``, a shared one as ``head``; a file without tensors is the identity."""
         tensors: dict[str, Tensor] = {}
         if self.heads is not None:
-            tensors = {"head": self.heads.queries} if self.messages.sides == "both" else self.heads._asdict()
+            heads = self.heads.to(CPU)
+            tensors = {"head": heads.queries} if self.messages.sides == "both" else heads._asdict()
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
 
     def with_level(self, graph: MessageGraph) -> TrainedMessages:
         """The same with the level of local scaling fixed to the passages' mean nearness in ``graph``."""
-        return self._replace(messages=self.messages._replace(level=mean_nearness(graph, self.heads, self.messages)))
+        heads = self.heads if self.heads is None else self.heads.to(graph.device)
+        return self._replace(messages=self.messages._replace(level=mean_nearness(graph, heads, self.messages)))
 
     @classmethod
     def load(cls, path: Path, messages: Messages) -> TrainedMessages:
@@ -210,18 +213,25 @@ def in_words(messages: Messages) -> str:
 
 
 def train_messages(
-    store: Graph, held_out: HeldOut, settings: TrainSettings, taught: Tensor, *, sides: Sequence[Sides] = SIDES
+    store: Graph,
+    held_out: HeldOut,
+    settings: TrainSettings,
+    taught: Tensor,
+    *,
+    sides: Sequence[Sides] = SIDES,
+    device: torch.device = CPU,
 ) -> MessagesTraining:
     """As :func:`train_over`, over the vectors and edges of ``store``, or over a part of the corpus.
 
     A part is taken where ``settings.passages`` says so, or where memory does not hold the vectors of all nodes.
+    Training and measuring on dev are done on ``device``.
 
     Raises:
         GnnRetrievalError: The vectors of the part do not fit into memory.
     """
     part = training_part(store, held_out, settings, taught)
     rejections = REJECTIONS if part.is_whole else REJECTIONS[:1]
-    made = train_over(part.graph, part.held_out, settings, part.taught, sides=sides, rejections=rejections)
+    made = train_over(part.graph.to(device), part.held_out, settings, part.taught, sides=sides, rejections=rejections)
     return made if part.is_whole else made._replace(judged=None)
 
 

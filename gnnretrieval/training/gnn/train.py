@@ -85,8 +85,6 @@ def train_gnn(
 
     def write(directory: Path) -> dict[str, Any]:
         ranks.begin()
-        if as_device(device).type != "cpu" and settings.layer == "linear" and not settings.is_joint:
-            say(f"device = {device} has no effect: layer = linear over a frozen dual-encoder trains on the CPU")
         _say_how_it_chooses(plan.held_out)
         write_layer = _write_linear if settings.layer == "linear" else _write_layers
         made = write_layer(plan, directory, device, ranks)
@@ -155,7 +153,7 @@ def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks
         training = train_joint_messages(store, plan.held_out, settings, directory, taught, device, ranks)
         encoder = training.encoder
     else:
-        training = train_messages(store, plan.held_out, settings, torch.from_numpy(taught))
+        training = train_messages(store, plan.held_out, settings, torch.from_numpy(taught), device=as_device(device))
         training.write_log(directory / LOG)
         encoder = None
     if not ranks.first:
