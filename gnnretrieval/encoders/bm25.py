@@ -13,7 +13,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
-import bm25s
 import numpy as np
 import Stemmer
 from numpy.typing import NDArray
@@ -22,9 +21,13 @@ from gnnretrieval.encoders.exact_search import Ties
 from gnnretrieval.encoders.postings import K1, TEXTS, Advance, B, Counts, Postings, count_texts
 from gnnretrieval.encoders.postings_search import Hits, PostingsSearch
 from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.platform.extras import without
 from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks, release
 from gnnretrieval.storage.provenance import write_json
+
+with without("jax"):  # bm25s begins to compute with it as it is imported, and JAX takes most of a GPU's memory
+    import bm25s
 
 # Japanese kana, Han characters with their extensions, and Hangul; a single character stays as it is
 _CJK = re.compile("[\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]{2,}")

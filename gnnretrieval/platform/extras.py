@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -42,3 +45,16 @@ def _missing(module: str, name: str, wanted_for: str, instead: str) -> GnnRetrie
     return GnnRetrievalError(
         f"{wanted_for} wants {module.partition('.')[0]}: pip install 'gnnretrieval[{name}]'{other}."
     )
+
+
+@contextmanager
+def without(module: str) -> Iterator[None]:
+    """Let imports of ``module`` fail meanwhile, as if it were not installed."""
+    before = sys.modules.get(module)
+    sys.modules[module] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[module]
+        if before is not None:
+            sys.modules[module] = before

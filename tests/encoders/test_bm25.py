@@ -256,3 +256,15 @@ def test_a_posting_of_a_passage_that_is_not_there_is_a_sentence(tmp_path):
     np.save(file, np.load(file) + 7)
     with pytest.raises(ArtifactError, match="these postings are damaged"):
         BM25.open(tmp_path).scores("two")
+
+
+def test_jax_is_not_imported_and_can_be_imported_afterwards(tmp_path):
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").write_text("print('imported')")
+    (tmp_path / "jax" / "lax.py").write_text("raise RuntimeError('no GPU is left')")
+    program = "import gnnretrieval.encoders.bm25; print('first'); import jax; import gnnretrieval.encoders.bm25"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.split() == ["first", "imported"]
