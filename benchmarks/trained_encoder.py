@@ -1,23 +1,29 @@
 """The GNN-encoder with its query encoder trained jointly, against encoders and systems that see the same labels.
 
-    .venv/bin/python benchmarks/trained_encoder.py --work WORK
+    .venv/bin/python benchmarks/trained_encoder.py --work WORK [--device cuda]
 
-The set is docstrings-cut, of same_labels.py, whose systems over the frozen encoder must be in WORK. For each seed the
-GNN-encoder is trained by ``--layer linear --mode joint`` over the frozen encoder's graph. DPR is trained on all labels
-(once, half an hour on two cores), and over its features the same is done with ``--evidence 1``, beside the default
-layer and the baselines. Everything is chosen on dev; the table is of test. Every training is kept in WORK: stopped, the
-same command goes on. Writes results/trained_encoder.json and .md.
+The sets are the two docstring corpora of same_labels.py, whose systems over the frozen encoder must be in WORK. For
+each seed the GNN-encoder is trained by ``--layer linear --mode joint`` over the frozen encoder's graph. DPR is trained
+on all labels, and over its features the same is done with ``--evidence 1``, beside the default layer and the baselines.
+Everything is chosen on dev; the tables are of test. What is measured is kept in WORK by seed: stopped, the same command
+goes on, and with --seed it measures these alone and writes no page. A seed takes an hour of two cores, or five minutes
+of a GPU. Writes results/trained_encoder.json and .md.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
+import torch
+from result_files import revisions_in_words
 from same_labels import MEASURE, OneSet, Values, mean_by_question, tested
 from same_labels_page import DUAL, GNN, difference
 
@@ -32,78 +38,99 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import build_index
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say, show_progress
+from gnnretrieval.recipes.encoder_recipe import find_method
 from gnnretrieval.recipes.run_encoder import run_encoder_recipe
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
-from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
+from gnnretrieval.training import Embeddings, TrainSettings, embed_passages, train_gnn
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 RESULTS = Path(__file__).resolve().parent / "results"
-SET = "docstrings-cut"
-OVER_DPR = {name: f"DPR, {name}" for name in ("label-mean", "linear-head", "linear-head+label-mean")}
+SETS = ("docstrings", "docstrings-cut")
+OVER_DPR = {name: f"DPR, {name}" for name in CHOICES}
 FROZEN = {name: f"frozen MiniLM, {name}" for name in (DUAL, *CHOICES, GNN)}
 DPR, LADDER, OVER_DPR_JOINT = "DPR", "GNN-encoder over DPR", "GNN-encoder over DPR, joint"
 JOINT_DUAL, JOINT = "its dual-encoder alone", "GNN-encoder, joint"
 
-
-def values_of(
-    one_set: OneSet, place: Path, seeds: int, over_dpr: int, joint_over_dpr: int
-) -> tuple[dict[str, list[Values]], list[dict[str, Any]]]:
-    """RR@10 on test by system, seed and question; and what each seed chose on dev."""
-    values: dict[str, list[Values]] = {
-        label: [one_set.values(seed, "linear")["test"][name] for seed in range(seeds)] for name, label in FROZEN.items()
-    }
-    joint = [_joint(one_set, one_set.graph, one_set.features, place / f"joint-{seed}", seed) for seed in range(seeds)]
-    values[JOINT_DUAL] = [training.dual_encoder for training in joint]
-    values[JOINT] = [training.values for training in joint]
-    chosen = [_choice(JOINT, seed, training.model) for seed, training in enumerate(joint)]
-    if not over_dpr:
-        return values, chosen
-    run_encoder_recipe("dpr", place / "dpr", data=one_set.dataset.path, small=True, only=["dpr"])
-    dpr = EncoderSettings(checkpoint=str(place / "dpr" / "dpr"))
-    features = encode_dataset(one_set.dataset, dpr, place / "features", overwrite=True)
-    graph = build_graph(one_set.dataset, features, GraphSettings(), place / "graph", overwrite=True)
-    index = build_index(features, place / "index-dpr", overwrite=True)
-    values[DPR] = [one_set.values_of(index, features=features)]
-    values |= {label: [] for label in (*OVER_DPR.values(), LADDER)}
-    for seed in range(over_dpr):
-        given = (graph, one_set.dataset, features, "test", place / f"baselines-{seed}")
-        baselines = rank_baselines(*given, seed=seed, only=[*OVER_DPR], overwrite=True)
-        for name, run in baselines.runs().items():
-            values[OVER_DPR[name]].append(dict(per_query(one_set.dataset.split("test"), run, [MEASURE])[MEASURE]))
-        settings = TrainSettings.parse({"evidence": 1.0, "seed": seed})
-        model = train_gnn(graph, one_set.dataset, features, settings, place / f"ladder-{seed}", overwrite=True)
-        embeddings = embed_passages(model, graph, place / f"embeddings-ladder-{seed}", overwrite=True)
-        index = build_index(embeddings, place / f"index-ladder-{seed}", overwrite=True)
-        values[LADDER].append(one_set.values_of(index, features=features))
-        chosen.append(_choice(LADDER, seed, model))
-    for seed in range(joint_over_dpr):
-        training = _joint(one_set, graph, features, place / f"joint-dpr-{seed}", seed, evidence=1.0)
-        values.setdefault(OVER_DPR_JOINT, []).append(training.values)
-        chosen.append(_choice(OVER_DPR_JOINT, seed, training.model))
-    return values, chosen
+Kept = dict[str, Any]  # RR@10 on test by system and question, what dev chose, and the revision
 
 
-class Joint(NamedTuple):
-    """A joint training: RR@10 on test by question, of its embeddings and of its dual-encoder without the graph."""
+def kept_in(path: Path, measure: Callable[[], tuple[dict[str, Values], list[dict[str, Any]]]]) -> Kept:
+    """What ``measure`` returns, kept in ``path`` for a later run of this script."""
+    if not path.is_file():
+        values, chosen = measure()
+        made = {"values": values, "chosen": chosen, "revision": git_revision() or "unknown"}
+        write_json(path, {**made, "versions": library_versions()})
+    return dict(json.loads(path.read_text("utf-8")))
 
-    model: GNNEncoderModel
-    values: Values
-    dual_encoder: Values
+
+def records(one_set: OneSet, place: Path, seed: int, device: str) -> list[Kept]:
+    """What was measured by a seed, one record for each group of systems."""
+    place.mkdir(parents=True, exist_ok=True)
+    test = one_set.values(seed, "linear")["test"]
+    frozen = {label: test[name] for name, label in FROZEN.items()}
+    made = [{"values": frozen, "chosen": [], "revision": one_set.revision(seed, "linear")}]
+    given = (one_set, one_set.graph, one_set.features, place / f"joint-{seed}", seed, JOINT, device)
+    made.append(kept_in(place / f"joint-{seed}.json", partial(_joint, *given)))
+    features = _dpr(one_set, place / f"dpr-{seed}", seed, device)
+    graph = build_graph(one_set.dataset, features, GraphSettings(), place / f"graph-{seed}", overwrite=True)
+    over = (one_set, graph, features)
+    at = place / f"over-dpr-{seed}"
+    made.append(kept_in(place / f"over-dpr-{seed}.json", partial(_over_dpr, *over, at, seed, device)))
+    at = place / f"joint-dpr-{seed}"
+    joint = partial(_joint, *over, at, seed, OVER_DPR_JOINT, device, evidence=1.0)
+    made.append(kept_in(place / f"joint-dpr-{seed}.json", joint))
+    return made
 
 
-def _joint(one_set: OneSet, graph: Graph, features: Features, place: Path, seed: int, **settings: Any) -> Joint:
+def _dpr(one_set: OneSet, place: Path, seed: int, device: str) -> Features:
+    """Vectors by a DPR that is trained with this seed."""
+    text, seeded = re.subn(
+        r"(?m)^\[small\.train\]$", f"[small.train]\nseed = {seed}", find_method("dpr").read_text("utf-8")
+    )
+    assert seeded == 1
+    place.mkdir(parents=True, exist_ok=True)
+    recipe = place / "dpr.toml"
+    recipe.write_text(text, encoding="utf-8")
+    run_encoder_recipe(recipe, place, data=one_set.dataset.path, small=True, only=["dpr"], device=device)
+    encoder = EncoderSettings(checkpoint=str(place / "dpr"))
+    return encode_dataset(one_set.dataset, encoder, place / "features", device=device, overwrite=True)
+
+
+def _over_dpr(
+    one_set: OneSet, graph: Graph, features: Features, place: Path, seed: int, device: str
+) -> tuple[dict[str, Values], list[dict[str, Any]]]:
+    """DPR's vectors alone, and baselines and the default layer over them."""
+    values = {DPR: one_set.values_of(build_index(features, place / "index-dpr", overwrite=True), features=features)}
+    given = (graph, one_set.dataset, features, "test", place / "baselines")
+    baselines = rank_baselines(*given, seed=seed, only=[*OVER_DPR], device=device, overwrite=True)
+    for name, run in baselines.runs().items():
+        values[OVER_DPR[name]] = dict(per_query(one_set.dataset.split("test"), run, [MEASURE])[MEASURE])
+    settings = TrainSettings.parse({"evidence": 1.0, "seed": seed})
+    model = train_gnn(graph, one_set.dataset, features, settings, place / "model", device=device, overwrite=True)
+    embeddings = embed_passages(model, graph, place / "embeddings", overwrite=True)
+    values[LADDER] = one_set.values_of(build_index(embeddings, place / "index", overwrite=True), features=features)
+    return values, [_choice(LADDER, seed, model)]
+
+
+def _joint(
+    one_set: OneSet, graph: Graph, features: Features, place: Path, seed: int, system: str, device: str, **settings: Any
+) -> tuple[dict[str, Values], list[dict[str, Any]]]:
+    """A joint training; over the frozen encoder, its dual-encoder without the graph too."""
     parsed = TrainSettings.parse({"layer": "linear", "mode": "joint", "seed": seed, **settings})
-    model = train_gnn(graph, one_set.dataset, features, parsed, place / "model", overwrite=True)
+    model = train_gnn(graph, one_set.dataset, features, parsed, place / "model", device=device, overwrite=True)
     given = None
     if model.has_encoder:
         encoder = EncoderSettings(checkpoint=str(model.path))
-        given = features = encode_dataset(one_set.dataset, encoder, place / "features", overwrite=True)
+        given = features = encode_dataset(one_set.dataset, encoder, place / "features", device=device, overwrite=True)
     embeddings = embed_passages(model, graph, place / "embeddings", features=given, overwrite=True)
-    values = [
-        one_set.values_of(build_index(source, place / name, overwrite=True), features=features)
-        for name, source in (("index", embeddings), ("index-dual-encoder", features))
-    ]
-    return Joint(model, *values)
+    sources: dict[str, Embeddings | Features] = {system: embeddings}
+    if system == JOINT:
+        sources = {JOINT_DUAL: features, **sources}
+    values = {
+        name: one_set.values_of(build_index(source, place / f"index-{number}", overwrite=True), features=features)
+        for number, (name, source) in enumerate(sources.items())
+    }
+    return values, [_choice(system, seed, model)]
 
 
 def _choice(system: str, seed: int, model: GNNEncoderModel) -> dict[str, Any]:
@@ -113,8 +140,12 @@ def _choice(system: str, seed: int, model: GNNEncoderModel) -> dict[str, Any]:
     return {"system": system, "seed": seed, "kept": dev["kept"], **figures, "joint": dev.get("joint")}
 
 
-def measured(values: Mapping[str, Sequence[Values]]) -> dict[str, Any]:
+def measured(made: Sequence[Kept]) -> dict[str, Any]:
     """Means over seeds, and tests of the joint GNN-encoder against each other system by question."""
+    values: dict[str, list[Values]] = {}
+    for record in made:
+        for name, by_question in record["values"].items():
+            values.setdefault(name, []).append(by_question)
     ours = mean_by_question(values[JOINT])
     rows = {}
     for name, seeds in values.items():
@@ -125,61 +156,71 @@ def measured(values: Mapping[str, Sequence[Values]]) -> dict[str, Any]:
             "seeds": len(means),
             "test": None if name == JOINT else tested(ours, mean_by_question(seeds)),
         }
-    return {"rows": rows, "questions": len(ours)}
+    return {
+        "rows": rows,
+        "questions": len(ours),
+        "chosen": [choice for record in made for choice in record["chosen"]],
+        "git_revision": revisions_in_words(record["revision"] for record in made),
+    }
 
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The page."""
-    rows = results["rows"]
     lines = [
         "# The query encoder trained with the graph",
         "",
-        f"docstrings-cut, {results['questions']} test questions, RR@10 × 100. `GNN-encoder, joint` is `gnnretrieval",
-        "train GRAPH --layer linear --mode joint` by its defaults: after the ladder, the query encoder learns",
-        "against the stored vectors of all passages, with a linear head, and the label mean follows. The systems",
-        "over frozen MiniLM are those of [same_labels.md](same_labels.md) as they were at this page's revision:",
-        "the ladder did not try separate heads yet. DPR (`encoder train dpr --small`) is",
-        "trained from MiniLM on the same 4,650 labels; what is trained over it has `--evidence 1`, which accepts",
-        "a gain on dev as it is, since 122 dev questions prove little over an encoder that knows the training",
-        "questions. Δ is the difference of the joint GNN-encoder from the row, with a 95 % bootstrap interval and",
-        "the p of a paired t-test by question, over means of seeds.",
+        "RR@10 × 100 on test. `GNN-encoder, joint` is `gnnretrieval train GRAPH --layer linear --mode joint` by its",
+        "defaults: after the ladder, the query encoder learns against the stored vectors of all passages, with a",
+        "linear head, and the label mean follows. The systems over frozen MiniLM are those of",
+        "[same_labels.md](same_labels.md). DPR (`encoder train dpr --small`) is trained from MiniLM on the same",
+        "labels, once for each seed; what is trained over it has `--evidence 1`, which accepts a gain on dev as it",
+        "is, since 122 dev questions prove little over an encoder that knows the training questions. Δ is the",
+        "difference of the joint GNN-encoder from the row, with a 95 % bootstrap interval and the p of a paired",
+        "t-test by question, over means of seeds.",
         "",
-        "`.venv/bin/python benchmarks/trained_encoder.py --work WORK` makes this page.",
+        "`.venv/bin/python benchmarks/trained_encoder.py --work WORK` makes this page; trained on:",
+        f"{results['trained_on']}.",
         "",
-        "Seen on test before: an earlier joint training over DPR, without a head (67.5 ± 1.0, three seeds), and",
-        "`encoder train adore` over DPR with a label mean of 0.2 and 0.3 (68.7 and 68.9, one seed). The head, its",
-        "learning rate and the number of epochs were then chosen on 476 training questions of docstrings-cut that",
-        "were left out, and on dev.",
-        "",
-        "| system | RR@10 | seeds | Δ |",
-        "|---|---:|---:|---:|",
+        "Seen on test of docstrings-cut before: an earlier joint training over DPR, without a head (67.5 ± 1.0, three",
+        "seeds), and `encoder train adore` over DPR with a label mean of 0.2 and 0.3 (68.7 and 68.9, one seed). The",
+        "head, its learning rate and the number of epochs were then chosen on 476 training questions of docstrings-cut",
+        "that were left out, and on dev. While the ladder did not try separate heads, joint training had 68.1 ± 0.6,",
+        "and a linear head over DPR 67.7 (p = 0.6).",
     ]
-    for name, row in rows.items():
-        deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.1f}"
-        gain = "–" if row["test"] is None else difference(row["test"])
-        figure = f"{row['mean']:.1f}{deviation}"
-        figure = f"**{figure}**" if name in (LADDER, JOINT, OVER_DPR_JOINT) else figure
-        lines.append(f"| {name} | {figure} | {row['seeds']} | {gain} |")
+    for name, of_set in results["sets"].items():
+        lines += [
+            "",
+            f"## {name}, {of_set['questions']} questions",
+            "",
+            "| system | RR@10 | seeds | Δ |",
+            "|---|---:|---:|---:|",
+        ]
+        for system, row in of_set["rows"].items():
+            deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.1f}"
+            gain = "–" if row["test"] is None else difference(row["test"])
+            figure = f"{row['mean']:.1f}{deviation}"
+            figure = f"**{figure}**" if system in (LADDER, JOINT, OVER_DPR_JOINT) else figure
+            lines.append(f"| {system} | {figure} | {row['seeds']} | {gain} |")
     lines += [
         "",
         "## What dev chose",
         "",
-        "| system | seed | kept | dev | dual-encoder | joint over the ladder | questions beside dev |",
-        "|---|---:|---|---:|---:|---:|---:|",
+        "| set | system | seed | kept | dev | dual-encoder | joint over the ladder | questions beside dev |",
+        "|---|---|---:|---|---:|---:|---:|---:|",
     ]
-    for choice in results["chosen"]:
-        figures = f"{100 * choice['dev']:.1f} | {100 * choice['dual-encoder']:.1f}"
-        joint = choice["joint"]
-        gain = (
-            "– | –" if joint is None else f"{100 * joint['gain']:+.1f} ± {100 * joint['error']:.1f} | {joint['beside']}"
-        )
-        lines.append(f"| {choice['system']} | {choice['seed']} | {choice['kept']} | {figures} | {gain} |")
+    for name, of_set in results["sets"].items():
+        for choice in of_set["chosen"]:
+            figures = f"{100 * choice['dev']:.1f} | {100 * choice['dual-encoder']:.1f}"
+            joint, gain = choice["joint"], "– | –"
+            if joint is not None:
+                gain = f"{100 * joint['gain']:+.1f} ± {100 * joint['error']:.1f} | {joint['beside']}"
+            lines.append(f"| {name} | {choice['system']} | {choice['seed']} | {choice['kept']} | {figures} | {gain} |")
     lines += [
         "",
         "Joint over the ladder: gain of joint training over what the ladder reached with the frozen encoder, ± its",
         "standard error, on dev and the training questions that were left out of training beside it.",
         "",
-        f"Revision {results['git_revision']}.",
+        "Revisions: " + "; ".join(f"{name} {of_set['git_revision']}" for name, of_set in results["sets"].items()) + ".",
     ]
     return "\n".join(lines) + "\n"
 
@@ -187,18 +228,27 @@ def markdown(results: Mapping[str, Any]) -> str:
 @click.command()
 @click.option("--data", type=click.Path(path_type=Path), default=Path(), help="As of same_labels.py; not needed.")
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Where trainings are kept.")
+@click.option("--only", multiple=True, type=click.Choice(SETS), default=SETS, help="One of the sets.")
 @click.option("--seeds", default=5, show_default=True, help="How many.")
-@click.option("--over-dpr", default=5, show_default=True, help="How many of what is trained over DPR.")
-@click.option("--joint-over-dpr", default=5, show_default=True, help="How many of joint training over DPR.")
-def main(data: Path, work: Path, seeds: int, over_dpr: int, joint_over_dpr: int) -> None:
+@click.option("--seed", multiple=True, type=int, help="Measure these, and write no page.")
+@click.option("--device", default="cpu", show_default=True, help="Where to compute.")
+def main(data: Path, work: Path, only: Sequence[str], seeds: int, seed: Sequence[int], device: str) -> None:
     """Train, measure, and write the page."""
     keep_freed_memory()
-    one_set = OneSet.of(SET, data, work)
-    values, chosen = values_of(one_set, work / "trained-encoder", seeds, over_dpr, joint_over_dpr)
-    results = {**measured(values), "chosen": chosen, "git_revision": git_revision()}
-    results |= {"versions": library_versions(), "cpus": os.cpu_count()}
-    write_json(RESULTS / "trained_encoder.json", results)
-    (RESULTS / "trained_encoder.md").write_text(markdown(results), encoding="utf-8")
+    path = RESULTS / "trained_encoder.json"
+    results = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    of_sets = results.get("sets", {})
+    for name in only:
+        one_set, place = OneSet.of(name, data, work), work / "trained-encoder" / name
+        made = [record for number in seed or range(seeds) for record in records(one_set, place, number, device)]
+        of_sets[name] = measured(made)
+    if seed:
+        return
+    trained_on = device if device == "cpu" else torch.cuda.get_device_name(device)
+    sets = {name: of_sets[name] for name in SETS if name in of_sets}
+    results = {"sets": sets, "trained_on": trained_on, "versions": library_versions(), "cpus": os.cpu_count()}
+    write_json(path, results)
+    path.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
 
 
 if __name__ == "__main__":
