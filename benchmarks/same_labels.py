@@ -6,8 +6,8 @@ DIRECTORY holds squad-open and fairytaleqa in the BEIR layout; the script genera
 systems are over one frozen MiniLM and see the labels of the graph. Each is trained with its defaults and chosen on dev;
 tables are on test. With --dev it prints dev only and writes no page: settings are chosen by that. Every training is
 kept in WORK; after an interruption, the same command continues. Writes results/same_labels.json and .md; with --only,
-the other sets stay there as they are. With --layers it only measures the GNN-encoder with these layers, on sets that
-are on the page.
+the other sets stay there as they are. With --layers it only measures the GNN-encoder with these layers and linear, on
+sets that are on the page, and trains them on --device.
 
 With --only debian-tags, debian-suggests, debian-sources or debian-sections it measures on a set that nothing was chosen
 on (debian_sets.py), and the page is results/same_labels-debian.md. With --encoder e5 all is over multilingual-e5-small
@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import click
 import debian_sets
+import torch
 from result_files import revisions_in_words
 from same_labels_page import BM25_PLAIN, COPY, DEBIAN, DENSE, DUAL, E5, GNN, MINILM, markdown
 
@@ -93,7 +94,7 @@ class OneSet(NamedTuple):
     graph: Graph
 
     @classmethod
-    def of(cls, name: str, data: Path, work: Path, encoder_name: str = MINILM) -> OneSet:
+    def of(cls, name: str, data: Path, work: Path, encoder_name: str = MINILM, device: str = "cpu") -> OneSet:
         """Make the set under ``work``, or reuse what is there."""
         source, qrels = SETS[name]
         common: dict[str, Any] = {"overwrite": True}
@@ -105,7 +106,7 @@ class OneSet(NamedTuple):
             where = data / source
         dataset = Dataset.open(where, qrels)
         encoder = encoder_of(encoder_name, small=source in DOCSTRINGS)
-        features = encode_dataset(dataset, encoder, work / "features" / source, **common)
+        features = encode_dataset(dataset, encoder, work / "features" / source, device=device, **common)
         place = work / name
         graph = build_graph(dataset, features, GraphSettings(), place / "graph", **common)
         return cls(name, place, dataset, features, graph)
@@ -130,6 +131,23 @@ class OneSet(NamedTuple):
         ids = [query.id for query in self.dataset.queries_of(split)]
         run = index_run(index, ids, features.queries[features.rows_of(ids)], DEPTH)
         return dict(per_query(self.dataset.split(split), run, [MEASURE])[MEASURE])
+
+    def of_layer(self, seed: int, layer: str, device: str) -> dict[str, Any]:
+        """RR@10 on test by question of the GNN-encoder alone, seconds of its training, and the package's revision."""
+        kept = self.place / f"{layer}-{seed}-alone.json"
+        if kept.is_file() and (record := json.loads(kept.read_text("utf-8")))["graph"] == self.graph.hash:
+            return dict(record)
+        place = self.place / f"{layer}-{seed}-alone"
+        settings = TrainSettings.parse({"layer": layer, "seed": seed})
+        begun = time.monotonic()
+        model = train_gnn(
+            self.graph, self.dataset, self.features, settings, place / "model", device=device, overwrite=True
+        )
+        record = {"graph": self.graph.hash, "seconds": time.monotonic() - begun, "revision": git_revision()}
+        embeddings = embed_passages(model, self.graph, place / "embeddings", device=device, overwrite=True)
+        record["values"] = self.values_of(build_index(embeddings, place / "index", overwrite=True))
+        write_json(kept, record)
+        return record
 
     def revision(self, seed: int, layer: str) -> str:
         """The package's revision at the measurement; :meth:`values` comes first."""
@@ -231,21 +249,28 @@ def measured(one_set: OneSet, seeds: Sequence[Mapping[str, Values]]) -> dict[str
     return results
 
 
-def measured_layers(one_set: OneSet, layers: Sequence[str], seeds: int) -> dict[str, Any]:
+def measured_layers(one_set: OneSet, layers: Sequence[str], seeds: int, device: str) -> dict[str, Any]:
     """The GNN-encoder with each layer, ``linear`` first, on test."""
     results: dict[str, Any] = {}
     simplest: Values = {}
-    for layer in ("linear", *layers):
-        test = mean_by_question([one_set.values(seed, layer)["test"][GNN] for seed in range(seeds)])
+    for layer in dict.fromkeys(("linear", *layers)):
+        records = [one_set.of_layer(seed, layer, device) for seed in range(seeds)]
+        test = mean_by_question([record["values"] for record in records])
         simplest = simplest or test
         results[layer] = {
             "seeds": seeds,
             "RR@10": fmean(test.values()),
             "against": None if test is simplest else tested(test, simplest),
-            "seconds": fmean(one_set.chosen(seed, layer)["seconds"] for seed in range(seeds)),
-            "revision": git_revision() or "unknown",
+            "seconds": fmean(record["seconds"] for record in records),
+            "device": device_in_words(device),
+            "revision": revisions_in_words(record["revision"] or "unknown" for record in records),
         }
     return results
+
+
+def device_in_words(device: str) -> str:
+    """What computed: ``cpu`` or the GPU's name."""
+    return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else "cpu"
 
 
 @click.command()
@@ -255,9 +280,17 @@ def measured_layers(one_set: OneSet, layers: Sequence[str], seeds: int) -> dict[
 @click.option("--seeds", default=5, show_default=True, help="How many.")
 @click.option("--layers", multiple=True, type=click.Choice(GRAPH_LAYERS), help="Measure these too, and nothing else.")
 @click.option("--encoder", type=click.Choice((MINILM, E5)), default=MINILM, show_default=True, help="The encoder.")
+@click.option("--device", default="cpu", show_default=True, help="Where --layers are trained.")
 @click.option("--dev", is_flag=True, help="Print dev alone, and write no page.")
 def main(
-    data: Path, work: Path, only: tuple[str, ...], seeds: int, layers: tuple[str, ...], encoder: str, dev: bool
+    data: Path,
+    work: Path,
+    only: tuple[str, ...],
+    seeds: int,
+    layers: tuple[str, ...],
+    encoder: str,
+    device: str,
+    dev: bool,
 ) -> None:
     """Train, measure, and write the page."""
     keep_freed_memory()
@@ -270,9 +303,9 @@ def main(
         if not is_at_hand(name, data, place):
             say(f"{name}: not at hand, left out")
             continue
-        one_set = OneSet.of(name, data, place, encoder)
+        one_set = OneSet.of(name, data, place, encoder, device)
         if layers:
-            results["sets"][name].setdefault("layers", {}).update(measured_layers(one_set, layers, seeds))
+            results["sets"][name].setdefault("layers", {}).update(measured_layers(one_set, layers, seeds, device))
             _write(path, results)
             continue
         values = {seed: one_set.values(seed, "linear") for seed in range(seeds)}

@@ -22,9 +22,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 import click
-import torch
 from result_files import revisions_in_words
-from same_labels import MEASURE, OneSet, Values, mean_by_question, tested
+from same_labels import MEASURE, OneSet, Values, device_in_words, mean_by_question, tested
 from same_labels_page import DUAL, GNN, difference
 
 from gnnretrieval.baselines.dense import CHOICES
@@ -244,9 +243,13 @@ def main(data: Path, work: Path, only: Sequence[str], seeds: int, seed: Sequence
         of_sets[name] = measured(made)
     if seed:
         return
-    trained_on = device if device == "cpu" else torch.cuda.get_device_name(device)
     sets = {name: of_sets[name] for name in SETS if name in of_sets}
-    results = {"sets": sets, "trained_on": trained_on, "versions": library_versions(), "cpus": os.cpu_count()}
+    results = {
+        "sets": sets,
+        "trained_on": device_in_words(device),
+        "versions": library_versions(),
+        "cpus": os.cpu_count(),
+    }
     write_json(path, results)
     path.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
 
