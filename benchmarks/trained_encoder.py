@@ -16,7 +16,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -53,12 +53,12 @@ JOINT_DUAL, JOINT = "its dual-encoder alone", "GNN-encoder, joint"
 Kept = dict[str, Any]  # RR@10 on test by system and question, what dev chose, and the revision
 
 
-def kept_in(path: Path, measure: Callable[[], tuple[dict[str, Values], list[dict[str, Any]]]]) -> Kept:
+def kept_in(path: Path, device: str, measure: Callable[[], tuple[dict[str, Values], list[dict[str, Any]]]]) -> Kept:
     """What ``measure`` returns, kept in ``path`` for a later run of this script."""
     if not path.is_file():
         values, chosen = measure()
         made = {"values": values, "chosen": chosen, "revision": git_revision() or "unknown"}
-        write_json(path, {**made, "versions": library_versions()})
+        write_json(path, {**made, "device": device_in_words(device), "versions": library_versions()})
     return dict(json.loads(path.read_text("utf-8")))
 
 
@@ -67,17 +67,20 @@ def records(one_set: OneSet, place: Path, seed: int, device: str) -> list[Kept]:
     place.mkdir(parents=True, exist_ok=True)
     test = one_set.values(seed, "linear")["test"]
     frozen = {label: test[name] for name, label in FROZEN.items()}
-    made = [{"values": frozen, "chosen": [], "revision": one_set.revision(seed, "linear")}]
+    made: list[Kept] = [{"values": frozen, "chosen": [], "revision": one_set.revision(seed, "linear")}]
     given = (one_set, one_set.graph, one_set.features, place / f"joint-{seed}", seed, JOINT, device)
-    made.append(kept_in(place / f"joint-{seed}.json", partial(_joint, *given)))
-    features = _dpr(one_set, place / f"dpr-{seed}", seed, device)
-    graph = build_graph(one_set.dataset, features, GraphSettings(), place / f"graph-{seed}", overwrite=True)
-    over = (one_set, graph, features)
-    at = place / f"over-dpr-{seed}"
-    made.append(kept_in(place / f"over-dpr-{seed}.json", partial(_over_dpr, *over, at, seed, device)))
-    at = place / f"joint-dpr-{seed}"
-    joint = partial(_joint, *over, at, seed, OVER_DPR_JOINT, device, evidence=1.0)
-    made.append(kept_in(place / f"joint-dpr-{seed}.json", joint))
+    made.append(kept_in(place / f"joint-{seed}.json", device, partial(_joint, *given)))
+
+    @cache
+    def of_dpr() -> tuple[OneSet, Graph, Features]:
+        features = _dpr(one_set, place / f"dpr-{seed}", seed, device)
+        graph = build_graph(one_set.dataset, features, GraphSettings(), place / f"graph-{seed}", overwrite=True)
+        return one_set, graph, features
+
+    at, joint = place / f"over-dpr-{seed}", place / f"joint-dpr-{seed}"
+    made.append(kept_in(at.with_suffix(".json"), device, lambda: _over_dpr(*of_dpr(), at, seed, device)))
+    how = (joint, seed, OVER_DPR_JOINT, device)
+    made.append(kept_in(joint.with_suffix(".json"), device, lambda: _joint(*of_dpr(), *how, evidence=1.0)))
     return made
 
 
@@ -160,6 +163,7 @@ def measured(made: Sequence[Kept]) -> dict[str, Any]:
         "questions": len(ours),
         "chosen": [choice for record in made for choice in record["chosen"]],
         "git_revision": revisions_in_words(record["revision"] for record in made),
+        "trained_on": sorted({record["device"] for record in made if "device" in record}),
     }
 
 
@@ -177,8 +181,8 @@ def markdown(results: Mapping[str, Any]) -> str:
         "difference of the joint GNN-encoder from the row, with a 95 % bootstrap interval and the p of a paired",
         "t-test by question, over means of seeds.",
         "",
-        "`.venv/bin/python benchmarks/trained_encoder.py --work WORK` makes this page; trained on:",
-        f"{results['trained_on']}.",
+        "`.venv/bin/python benchmarks/trained_encoder.py --work WORK` makes this page. Trained on:",
+        f"{', '.join(results['trained_on'])}.",
         "",
         "Seen on test of docstrings-cut before: an earlier joint training over DPR, without a head (67.5 ± 1.0, three",
         "seeds), and `encoder train adore` over DPR with a label mean of 0.2 and 0.3 (68.7 and 68.9, one seed). The",
@@ -244,12 +248,8 @@ def main(data: Path, work: Path, only: Sequence[str], seeds: int, seed: Sequence
     if seed:
         return
     sets = {name: of_sets[name] for name in SETS if name in of_sets}
-    results = {
-        "sets": sets,
-        "trained_on": device_in_words(device),
-        "versions": library_versions(),
-        "cpus": os.cpu_count(),
-    }
+    trained_on = sorted({name for of_set in sets.values() for name in of_set["trained_on"]})
+    results = {"sets": sets, "trained_on": trained_on, "versions": library_versions(), "cpus": os.cpu_count()}
     write_json(path, results)
     path.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
 
