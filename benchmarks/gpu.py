@@ -13,6 +13,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,9 @@ def measure_encoding(texts: list[str], on_cpu: int, device: str, repeats: int) -
         model.max_seq_length = MAX_TOKENS
     systems: dict[str, Callable[[], Any]] = {}
     for name in ours:
-        systems[f"gnnretrieval, {name}"] = lambda name=name: ours[name].encode(texts, "passage")
-        systems[f"sentence-transformers, {name}"] = lambda name=name: theirs[name].encode(
-            texts, batch_size=256, show_progress_bar=False
+        systems[f"gnnretrieval, {name}"] = partial(ours[name].encode, texts, "passage")
+        systems[f"sentence-transformers, {name}"] = partial(
+            theirs[name].encode, texts, batch_size=256, show_progress_bar=False
         )
     taken, vectors = in_rounds(systems, repeats)
     few = texts[:on_cpu]

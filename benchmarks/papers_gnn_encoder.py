@@ -199,10 +199,10 @@ def _over_all_labels() -> str:
     name, variant = SETS["docstrings-cut"], "trained-over-all-labels"
     before, after = _baseline(name, "dual-encoder, all labels")["RR@10"], spread(_variant(name, variant)["RR@10"])
     test = result(name)["against_all_labels"][variant]
-    reached = f"{result('trained_encoder')['rows']['DPR, linear-head']['mean']:.1f}"
+    reached = f"{result('trained_encoder')['sets']['docstrings-cut']['rows']['DPR, linear-head']['mean']:.1f}"
     return (
         f"Over a dual-encoder of all labels, as in the paper, on docstrings-cut: {percent(before)}, with the GNN "
-        f"{after}, {difference(test['difference'], test['p'])}; a linear head over another DPR of the same labels has "
+        f"{after}, {difference(test['difference'], test['p'])}; a linear head over other DPRs of the same labels has "
         f"{page_link('trained_encoder', reached)} (not tested against each other)."
     )
 

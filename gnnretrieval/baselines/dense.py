@@ -25,7 +25,9 @@ from gnnretrieval.training.gnn.ladder import (
     PRIORS,
     SCALINGS,
     STEPS,
-    reciprocal_ranks_of_scores,
+    first_ranks_of_scores,
+    log_ranks,
+    reciprocal,
     scores_among,
     steps_over,
 )
@@ -182,29 +184,28 @@ def measure_dense(
     queries: Tensor,
     relevant: Sequence[Sequence[int]],
     clicked: ClickedQuestions | None = None,
-) -> NDArray[np.float64]:
-    """RR@10 of each dev question ``(settings, q)``, for settings that differ only in ``questions`` and ``prior``.
+) -> NDArray[np.int64]:
+    """Rank of the first relevant passage of each dev question ``(settings, q)``, by clicks among the passages shown.
 
-    By clicks, as :meth:`gnnretrieval.training.gnn.judged.Judged.measure_vectors`.
+    The settings differ only in ``questions`` and ``prior``.
     """
     sides = prepared(graph, heads, settings[0])
-    values = np.zeros((len(settings), len(relevant)))
+    ranks = np.ones((len(settings), len(relevant)), dtype=np.int64)
     for start in range(0, len(relevant), _QUERIES):
         part = slice(start, start + _QUERIES)
         for row, scores in enumerate(scores_of(graph, sides, settings, queries[part])):
             ranked = scores if clicked is None else scores_among(scores, clicked.shown[part])
-            values[row, part] = reciprocal_ranks_of_scores(ranked, relevant[part])
-    return values if clicked is None else values * clicked.shares
+            ranks[row, part] = first_ranks_of_scores(ranked, relevant[part])
+    return ranks
 
 
 def lowest_mean(
     values: NDArray[np.float64], parts: NDArray[np.integer], clicked: ClickedQuestions | None = None
 ) -> float:
-    """The lowest mean of values ``(q,)`` over the kinds of dev questions ``(q,)``.
-
-    By clicks, values are multiplied by the questions' shares of the weights, and each kind has its weighted mean.
-    """
+    """The lowest mean of values ``(q,)`` over the kinds of dev questions ``(q,)``; by clicks, the weighted mean."""
     kinds = np.unique(parts)
+    if clicked is not None:
+        values = values * clicked.shares
     shares = np.ones(len(values)) if clicked is None or len(kinds) == 1 else clicked.shares
     return min(float(values[parts == kind].mean() / shares[parts == kind].mean()) for kind in kinds)
 
@@ -222,7 +223,7 @@ def choose_dense(
     names: Sequence[str] = tuple(CHOICES),
     clicked: ClickedQuestions | None = None,
 ) -> dict[str, DenseBaseline]:
-    """Choose the best setting of every baseline on dev.
+    """Choose the best setting of every baseline on dev, by log rank as training does.
 
     Args:
         graph: The graph without the questions that are held out.
@@ -257,12 +258,15 @@ def choose_dense(
     for setting in settings:
         alike.setdefault(setting._replace(questions=0.0, prior=0.0), []).append(setting)
     dev: dict[DenseSetting, float] = {}
+    by_rank: dict[DenseSetting, float] = {}
     for shared, group in alike.items():
         by_setting = measure_dense(graph, heads.get((shared.steps, shared.sides)), group, features, relevant, clicked)
-        dev |= {setting: lowest_mean(values, parts, clicked) for setting, values in zip(group, by_setting, strict=True)}
+        for setting, ranks in zip(group, by_setting, strict=True):
+            dev[setting] = lowest_mean(reciprocal(ranks), parts, clicked)
+            by_rank[setting] = lowest_mean(log_ranks(ranks), parts, clicked)
     baselines = {}
     for name, choices in wanted.items():
-        best = max(choices, key=lambda setting: dev[setting])
+        best = max(choices, key=lambda setting: by_rank[setting])
         made = DenseBaseline(best, dev[best], graph, heads.get((best.steps, best.sides)))
         if whole is not graph:
             final = made.heads

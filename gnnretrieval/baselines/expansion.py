@@ -28,6 +28,7 @@ from gnnretrieval.index.lexical import label_questions
 from gnnretrieval.nn.label_messages import MessageGraph
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.corpus_part import mean_length
+from gnnretrieval.training.gnn.ladder import log_ranks, reciprocal
 
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 MOST = 20_000  # passages with questions that are encoded again by default, at most
@@ -111,7 +112,7 @@ def choose_weight(
     parts: NDArray[np.integer],
     clicked: ClickedQuestions | None = None,
 ) -> tuple[float, float]:
-    """The weight of :data:`WEIGHTS` with the best RR@10 on dev, the smallest of equally good ones, and that value.
+    """The weight of :data:`WEIGHTS` with the best log rank on dev, the smallest of equally good ones, and its RR@10.
 
     Args:
         graph: The graph without the questions that are held out.
@@ -122,9 +123,9 @@ def choose_weight(
         clicked: How the dev questions count if their labels are clicks; None: all alike.
     """
     features = torch.from_numpy(np.asarray(queries, dtype=np.float32))
-    dev: dict[float, float] = {}
+    by_weight: dict[float, NDArray[np.int64]] = {}
     for weight in WEIGHTS:
-        (values,) = measure_dense(expanded.mixed(graph, weight), None, [DenseSetting()], features, relevant, clicked)
-        dev[weight] = lowest_mean(values, parts, clicked)
-    best = max(WEIGHTS, key=lambda weight: dev[weight])
-    return best, dev[best]
+        (ranks,) = measure_dense(expanded.mixed(graph, weight), None, [DenseSetting()], features, relevant, clicked)
+        by_weight[weight] = ranks
+    best = max(WEIGHTS, key=lambda weight: lowest_mean(log_ranks(by_weight[weight]), parts, clicked))
+    return best, lowest_mean(reciprocal(by_weight[best]), parts, clicked)

@@ -62,16 +62,16 @@ def test_by_clicks_dev_ranks_what_was_shown_and_counts_by_weights():
     """The query scores 0.6, 0.8 and 1: passage 0 is the third of all, the second of the shown ones."""
     asked, relevant = ASKED.repeat(2, 1), [[0], [1]]
     plain = measure_dense(graph_of(), None, [DenseSetting()], asked, relevant)
-    assert plain.tolist() == [[1 / 3, 1 / 2]]
+    assert plain.tolist() == [[3, 2]]
     clicked = ClickedQuestions(relevant, [[0, 1], None], np.array([3.0, 1.0]))
-    values = measure_dense(graph_of(), None, [DenseSetting()], asked, relevant, clicked)
-    assert values.tolist() == [[1.5 * 1 / 2, 0.5 * 1 / 2]]
+    ranks = measure_dense(graph_of(), None, [DenseSetting()], asked, relevant, clicked)
+    assert ranks.tolist() == [[2, 2]]
 
 
 def test_by_clicks_each_kind_of_question_has_its_weighted_mean():
     """The first kind is right in 3 of 4 parts of its weight, the second, with heavy weights, in a half."""
     clicked = ClickedQuestions([[0]] * 4, [None] * 4, np.array([3.0, 1.0, 10.0, 10.0]))
-    values, parts = clicked.shares * np.array([1.0, 0.0, 1.0, 0.0]), np.array([0, 0, 1, 1])
+    values, parts = np.array([1.0, 0.0, 1.0, 0.0]), np.array([0, 0, 1, 1])
     assert lowest_mean(values, parts, clicked) == pytest.approx(0.5)
     assert lowest_mean(values, np.zeros(4, dtype=int), clicked) == pytest.approx(13 / 24)
 

@@ -52,7 +52,7 @@ def no_ladder():
 
 
 def keep_nothing(measure, **given):
-    return climb(lambda messages: measure(Messages()), **given)
+    return climb(lambda messages: measure(Messages()), **{**given, "by_rank": None})
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,8 @@ def test_the_card_says_what_training_the_query_encoder_gained_and_how_it_was_tra
 
 @pytest.mark.parametrize(("chosen", "words"), [(Messages(20), ""), (Messages(20, mean=0.3), ", label mean 0.3")])
 def test_what_is_kept_names_the_messages_beside_the_query_encoder(chosen, words):
-    figures = {"epoch": 1, "dev": 0.9, "gain": 0.5, "error": 0.1, "harms": False, "p": 0.01, "tried": 9, "beside": 0}
+    figures = {"epoch": 1, "dev": 0.9, "gain": 0.5, "error": 0.1, "rank_gain": 0.5, "rank_error": 0.1}
+    figures |= {"harms": False, "p": 0.01, "tried": 9, "beside": 0}
     ladder = SimpleNamespace(is_significant=True)
     kept = JointMessages(ladder=ladder, trained=TrainedMessages(None, chosen), **figures).kept
     assert kept == f"query encoder and head trained jointly{words}"
@@ -184,7 +185,9 @@ def test_what_a_frozen_encoder_reaches_is_kept_without_a_gain_over_it(
 
 def test_the_level_of_local_scaling_is_that_of_the_trained_encoder(tiny_graph, tiny_dataset, tiny_features, tmp_path):
     def scaled(measure, **given):
-        return climb(lambda messages: measure(Messages()) + 0.1 * (messages.scaling == 0.3), **given)
+        return climb(
+            lambda messages: measure(Messages()) + 0.1 * (messages.scaling == 0.3), **{**given, "by_rank": None}
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(messages, "climb", scaled)
@@ -283,7 +286,7 @@ def test_training_questions_with_copies_are_judged_each_by_its_own_passages(tiny
     beside = questions_beside(graph, dev, 0, torch.from_numpy(taught))
     settings = TrainSettings.parse(GIVEN)
     made = QueryEncoderTraining.of(store, held_out, settings, tmp_path / "made", taught, beside=beside)
-    values = made.dev.values()[0.0][len(held_out.relevant) :]
+    values = made.dev.values()[0.0].reciprocal[len(held_out.relevant) :]
     assert len(values) > 2
     np.testing.assert_array_equal(values, beside.judged.measure(Messages()))
 

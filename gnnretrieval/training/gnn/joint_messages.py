@@ -8,6 +8,7 @@ the ladder: without a gain over the frozen encoder's result, the latter is kept.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,8 +66,10 @@ class JointMessages(NamedTuple):
         trained: What is kept: of joint training, or the ladder's.
         epoch: Best epoch; 0: the query encoder did not change.
         dev: Mean RR@10 on dev of what is kept.
-        gain: Mean gain over the ladder's choice.
+        gain: Mean gain in RR@10 over the ladder's choice.
         error: Its standard error.
+        rank_gain: Mean gain in log rank, which decides.
+        rank_error: Its standard error.
         harms: Whether one kind of held-out question loses more than a standard error.
         p: One-sided p-value of the gain over the dual-encoder, times ``tried``.
         tried: Number of settings tried: epochs times weights, and the ladder's.
@@ -80,6 +83,8 @@ class JointMessages(NamedTuple):
     dev: float
     gain: float
     error: float
+    rank_gain: float
+    rank_error: float
     harms: bool
     p: float
     tried: int
@@ -89,7 +94,7 @@ class JointMessages(NamedTuple):
     @property
     def better(self) -> bool:
         """Whether it is kept: better than the ladder's choice by a standard error, with a gain that is significant."""
-        gains = self.epoch > 0 and self.gain > self.error and not self.harms
+        gains = self.epoch > 0 and self.rank_gain > self.rank_error and self.gain >= -self.error and not self.harms
         return gains and (self.ladder.is_significant or self.p <= self.ladder.evidence)
 
     @property
@@ -103,9 +108,10 @@ class JointMessages(NamedTuple):
     def described(self) -> dict[str, Any]:
         """The entry ``dev`` of a model's metadata."""
         joint = {"gain": self.gain, "error": or_none(self.error), "p": self.p, "tried": self.tried, "epoch": self.epoch}
+        by_rank = {"gain": self.rank_gain, "error": or_none(self.rank_error)}
         return {
             **self.ladder.described(),
-            "joint": {**joint, "kept": self.better, "beside": self.beside},
+            "joint": {**joint, "log_rank": by_rank, "kept": self.better, "beside": self.beside},
             "believed": self.better or self.ladder.is_significant,
             "chosen": {"RR@10": self.dev},
             "kept": self.kept,
@@ -113,12 +119,28 @@ class JointMessages(NamedTuple):
 
     def lines(self) -> list[str]:
         """The choice as lines for the user."""
-        error = f"± {100 * self.error:.1f} RR@10" if math.isfinite(self.error) else "RR@10 on one question"
-        said = f"{100 * self.gain:+.1f} {error} over what the frozen encoder reached"
+        error = f" ± {self.rank_error:.2f}" if math.isfinite(self.rank_error) else " on one question"
+        gained = f"log2 rank {-self.rank_gain:+.2f}{error}, RR@10 {100 * self.gain:+.1f}"
+        said = f"{gained}, over what the frozen encoder reached"
         if not self.better:
             return [f"query encoder trained jointly: {said}, which may be chance: left out"]
         figures = f"dev RR@10 {100 * self.dev:.1f}, dual-encoder {100 * self.ladder.dual_encoder:.1f}"
         return [f"query encoder trained jointly: {said}: kept", f"kept: {self.kept}; epoch {self.epoch}, {figures}"]
+
+
+class Values(NamedTuple):
+    """RR@10 and log rank (:func:`~gnnretrieval.training.gnn.ladder.log_ranks`) of each question ``(q,)``."""
+
+    reciprocal: NDArray[np.float64]
+    log_rank: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, judged: Sequence[Judged], messages: Messages) -> Values:
+        """Of all questions in turn, with some messages."""
+        return cls(
+            np.concatenate([part.measure(messages) for part in judged]),
+            np.concatenate([part.log_ranks(messages) for part in judged]),
+        )
 
 
 class LabelMeanDev:
@@ -153,8 +175,8 @@ class LabelMeanDev:
             self._items = tower.items(QUERY, texts.texts_of_queries(self._rows.tolist()))
         self._dev_items = tower.items(QUERY, held_out.texts)
 
-    def values(self) -> dict[float, NDArray[np.float64]]:
-        """RR@10 of each question ``(q,)`` by weight: of dev's, then of those beside them."""
+    def values(self) -> dict[float, Values]:
+        """Values of each question by weight: of dev's, then of those beside them."""
         graph = self.graph()
         dev = self.held_out
         judged = [Judged.of(graph, {}, self._encoded(self._dev_items), dev.relevant, dev.clicked)]
@@ -164,7 +186,7 @@ class LabelMeanDev:
         settings = {mean: self.messages._replace(mean=mean) for mean in MEANS}
         heads = Heads.shared(self.head.matrix.detach().to(graph.device))
         return {
-            mean: np.concatenate([_with_heads(part, heads, messages).measure(messages) for part in judged])
+            mean: Values.of([_with_heads(part, heads, messages) for part in judged], messages)
             for mean, messages in settings.items()
         }
 
@@ -178,7 +200,7 @@ class LabelMeanDev:
 
     def measure(self) -> dict[str, float]:
         """Means over the questions; the first one, over all weights too, chooses the epoch."""
-        means = {_of_mean(mean): float(values.mean()) for mean, values in self.values().items()}
+        means = {_of_mean(mean): float(values.reciprocal.mean()) for mean, values in self.values().items()}
         return {_OF_ALL: float(np.mean([*means.values()])), **means}
 
     def _encoded(self, items: list[Item]) -> NDArray[np.float16]:
@@ -347,22 +369,26 @@ def _compared(
     measured = [record["dev"] for record in history if record["epoch"]] or [best["dev"]]
     weight = max(MEANS, key=lambda mean: float(np.mean([record[_of_mean(mean)] for record in measured])))
     before, base = (
-        np.concatenate([_with_heads(judged, heads, messages).measure(messages) for judged, heads in frozen])
+        Values.of([_with_heads(judged, heads, messages) for judged, heads in frozen], messages)
         for messages in (ladder.trained.messages._replace(level=0.0), Messages())
     )
     values = made.dev.values()[weight]
     parts = None if held_out.is_split else held_out.parts[rows_of(len(held_out.parts))]
-    gain, error = mean_and_error(values - before)
+    gain, error = mean_and_error(values.reciprocal - before.reciprocal)
+    by_rank = values.log_rank - before.log_rank
+    rank_gain, rank_error = mean_and_error(by_rank)
     tried = len(history) * len(MEANS) + ladder.climb.tried
     return JointMessages(
         ladder=ladder,
         trained=TrainedMessages(Heads.shared(made.head.matrix.detach().cpu()), made.dev.messages._replace(mean=weight)),
         epoch=int(best["epoch"]),
-        dev=float(values[: len(frozen[0][0].relevant)].mean()),
+        dev=float(values.reciprocal[: len(frozen[0][0].relevant)].mean()),
         gain=gain,
         error=error,
-        harms=harms(values - before, parts),
-        p=min(1.0, tried * choose_scale({1.0: values}, base, parts).p),
+        rank_gain=rank_gain,
+        rank_error=rank_error,
+        harms=harms(by_rank, parts),
+        p=min(1.0, tried * choose_scale({1.0: values.log_rank}, base.log_rank, parts).p),
         tried=tried,
         beside=sum(len(judged.relevant) for judged, _ in frozen[1:]),
     )

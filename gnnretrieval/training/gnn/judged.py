@@ -15,7 +15,7 @@ from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, message_vectors
 from gnnretrieval.training.gnn.held_out import first_copies, passages_by_query
-from gnnretrieval.training.gnn.ladder import HEADS, SIDES, heads_of, reciprocal_ranks
+from gnnretrieval.training.gnn.ladder import HEADS, SIDES, first_ranks, heads_of, log_ranks, reciprocal
 
 MOST = 2000  # maximum number of dev questions used
 FEW, FOLDS = 500, 4  # with fewer dev questions than FEW, cross-validated training questions in FOLDS folds join them
@@ -54,6 +54,7 @@ class Judged:
         relevant: Rows of each question's relevant passages.
         clicked: How the questions count if their labels are clicks; None: all alike.
         near: Nearness of the passages computed so far (:func:`gnnretrieval.nn.label_messages.message_vectors`).
+        ranks: Ranks computed so far, by messages.
     """
 
     graph: MessageGraph
@@ -62,6 +63,7 @@ class Judged:
     relevant: Sequence[Sequence[int]]
     clicked: ClickedQuestions | None = None
     near: dict[Messages, Tensor] = field(default_factory=dict, init=False, repr=False)
+    ranks: dict[Messages, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -83,21 +85,36 @@ class Judged:
         clicked = None if self.clicked is None else self.clicked.only(rows)
         return replace(self, queries=self.queries[rows], relevant=[self.relevant[row] for row in rows], clicked=clicked)
 
-    @torch.no_grad()
     def measure(self, messages: Messages) -> NDArray[np.float64]:
-        """RR@10 of each question ``(q,)`` with these messages, as :meth:`measure_vectors`."""
-        heads = self.heads[messages.head] if messages.steps else None
-        return self.measure_vectors(message_vectors(self.graph, heads, messages, self.near))
+        """RR@10 of each question ``(q,)`` with these messages, :meth:`weighted`."""
+        return self.weighted(reciprocal(self.first_ranks(messages)))
+
+    def log_ranks(self, messages: Messages) -> NDArray[np.float64]:
+        """Log rank of each question ``(q,)`` (:func:`gnnretrieval.training.gnn.ladder.log_ranks`), likewise."""
+        return self.weighted(log_ranks(self.first_ranks(messages)))
 
     def measure_vectors(self, vectors: Tensor) -> NDArray[np.float64]:
-        """RR@10 of each question ``(q,)`` by passage vectors ``(m, d)``.
+        """RR@10 of each question ``(q,)`` by passage vectors ``(m, d)``, :meth:`weighted`."""
+        return self.weighted(reciprocal(self._ranks_of(vectors)))
 
-        By clicks only passages that were shown are ranked, and each value is multiplied by the question's share of the
-        weights, so that the mean is the weighted mean (:mod:`gnnretrieval.feedback.clicked_questions`).
+    @torch.no_grad()
+    def first_ranks(self, messages: Messages) -> NDArray[np.int64]:
+        """Rank of the first relevant passage of each question ``(q,)``; by clicks, among the passages shown."""
+        if messages not in self.ranks:
+            heads = self.heads[messages.head] if messages.steps else None
+            self.ranks[messages] = self._ranks_of(message_vectors(self.graph, heads, messages, self.near))
+        return self.ranks[messages]
+
+    def _ranks_of(self, vectors: Tensor) -> NDArray[np.int64]:
+        shown = None if self.clicked is None else self.clicked.shown
+        return first_ranks(vectors, self.queries, self.relevant, shown)
+
+    def weighted(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values of the questions ``(q,)``; by clicks multiplied by each question's share of the weights.
+
+        So their mean is the weighted mean (:mod:`gnnretrieval.feedback.clicked_questions`).
         """
-        if self.clicked is None:
-            return reciprocal_ranks(vectors, self.queries, self.relevant)
-        return self.clicked.shares * reciprocal_ranks(vectors, self.queries, self.relevant, self.clicked.shown)
+        return values if self.clicked is None else self.clicked.shares * values
 
     @torch.no_grad()
     def run(self, messages: Messages, ids: Sequence[str], passage_ids: Sequence[str], depth: int) -> Run:

@@ -150,6 +150,7 @@ class MessagesTraining(NamedTuple):
                 "messages": rung.messages._asdict(),
                 "gain": rung.gain,
                 "error": or_none(rung.error),
+                "log_rank": {"gain": rung.rank_gain, "error": or_none(rung.rank_error)},
                 "kept": rung.kept,
                 "dev": {"RR@10": rung.dev, "dual-encoder": self.climb.dual_encoder},
             }
@@ -163,9 +164,9 @@ class MessagesTraining(NamedTuple):
         if self.cross_validated:
             said.append(f"few dev questions: added {self.cross_validated:,} cross-validated training questions")
         said += [
-            f"{rung.name}: RR@10 {100 * rung.gain:+.1f}"
-            + (f" ± {100 * rung.error:.1f}" if math.isfinite(rung.error) else " on one question")
-            + f" by {in_words(rung.messages)}: "
+            f"{rung.name}: log2 rank {-rung.rank_gain:+.2f}"
+            + (f" ± {rung.rank_error:.2f}" if math.isfinite(rung.rank_error) else " on one question")
+            + f", RR@10 {100 * rung.gain:+.1f}, by {in_words(rung.messages)}: "
             + ("kept" if rung.kept else "left out")
             for rung in choice.rungs
         ]
@@ -306,8 +307,11 @@ def train_over(
     with progress("measuring on dev", MOST_SETTINGS, "settings") as meter:
 
         def measure(messages: Messages) -> NDArray[np.float64]:
-            meter.advance(1)
             return np.concatenate([part.measure(messages) for part in judged])
+
+        def by_rank(messages: Messages) -> NDArray[np.float64]:
+            meter.advance(1)
+            return np.concatenate([part.log_ranks(messages) for part in judged])
 
         beside = sum(len(part.relevant) for part in judged[1:])
         parts = np.append(held_out.parts[rows_of(len(held_out.parts))], np.full(beside, BY_QUESTION))
@@ -320,6 +324,7 @@ def train_over(
             scalings=SCALINGS if held_out.is_split else (0.0,),
             parts=None if held_out.is_split else parts,
             of_dev=len(judged[0].relevant),
+            by_rank=by_rank,
         )
     messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
     heads = without_dev = tried[messages.head] if messages.steps else None
