@@ -23,6 +23,7 @@ from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say, show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
+from gnnretrieval.training import TrainSettings
 from gnnretrieval.training.gnn.examples import unseen_queries
 from gnnretrieval.training.gnn.held_out import held_out_queries
 from gnnretrieval.training.gnn.judged import Judged
@@ -31,7 +32,7 @@ from gnnretrieval.training.gnn.ladder import climb, head_steps, heads_of, log_ra
 RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("squad-open", "squad-open-by-passage", "fairytaleqa")
 QUESTIONS = (122, 500)
-EVIDENCE = 0.05
+EVIDENCE = TrainSettings.parse({}).evidence
 BY = {"RR@10": False, "log rank": True}
 
 

@@ -30,6 +30,7 @@ from gnnretrieval.training.gnn.ladder import (
     reciprocal,
     scores_among,
     steps_over,
+    together,
 )
 
 _QUERIES = 256  # queries that are scored together
@@ -223,7 +224,7 @@ def choose_dense(
     names: Sequence[str] = tuple(CHOICES),
     clicked: ClickedQuestions | None = None,
 ) -> dict[str, DenseBaseline]:
-    """Choose the best setting of every baseline on dev, by log rank as training does.
+    """Choose the best setting of every baseline on dev, by RR@10 and log rank together as training does.
 
     Args:
         graph: The graph without the questions that are held out.
@@ -258,15 +259,17 @@ def choose_dense(
     for setting in settings:
         alike.setdefault(setting._replace(questions=0.0, prior=0.0), []).append(setting)
     dev: dict[DenseSetting, float] = {}
-    by_rank: dict[DenseSetting, float] = {}
+    both: dict[DenseSetting, float] = {}
+    (plain,) = measure_dense(graph, None, [DenseSetting()], features, relevant, clicked)
+    add = together(reciprocal(plain), log_ranks(plain))
     for shared, group in alike.items():
         by_setting = measure_dense(graph, heads.get((shared.steps, shared.sides)), group, features, relevant, clicked)
         for setting, ranks in zip(group, by_setting, strict=True):
             dev[setting] = lowest_mean(reciprocal(ranks), parts, clicked)
-            by_rank[setting] = lowest_mean(log_ranks(ranks), parts, clicked)
+            both[setting] = lowest_mean(add(reciprocal(ranks), log_ranks(ranks)), parts, clicked)
     baselines = {}
     for name, choices in wanted.items():
-        best = max(choices, key=lambda setting: by_rank[setting])
+        best = max(choices, key=lambda setting: both[setting])
         made = DenseBaseline(best, dev[best], graph, heads.get((best.steps, best.sides)))
         if whole is not graph:
             final = made.heads

@@ -28,7 +28,7 @@ from gnnretrieval.index.lexical import label_questions
 from gnnretrieval.nn.label_messages import MessageGraph
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.corpus_part import mean_length
-from gnnretrieval.training.gnn.ladder import log_ranks, reciprocal
+from gnnretrieval.training.gnn.ladder import log_ranks, reciprocal, together
 
 WEIGHTS = tuple(tenth / 10 for tenth in range(11))
 MOST = 20_000  # passages with questions that are encoded again by default, at most
@@ -112,7 +112,9 @@ def choose_weight(
     parts: NDArray[np.integer],
     clicked: ClickedQuestions | None = None,
 ) -> tuple[float, float]:
-    """The weight of :data:`WEIGHTS` with the best log rank on dev, the smallest of equally good ones, and its RR@10.
+    """The weight of :data:`WEIGHTS` that is best on dev, the smallest of equally good ones, and its RR@10.
+
+    It is chosen by RR@10 and log rank together, as the other baselines.
 
     Args:
         graph: The graph without the questions that are held out.
@@ -127,5 +129,12 @@ def choose_weight(
     for weight in WEIGHTS:
         (ranks,) = measure_dense(expanded.mixed(graph, weight), None, [DenseSetting()], features, relevant, clicked)
         by_weight[weight] = ranks
-    best = max(WEIGHTS, key=lambda weight: lowest_mean(log_ranks(by_weight[weight]), parts, clicked))
+    plain = by_weight[WEIGHTS[0]]
+    add = together(reciprocal(plain), log_ranks(plain))
+
+    def value(weight: float) -> float:
+        ranks = by_weight[weight]
+        return lowest_mean(add(reciprocal(ranks), log_ranks(ranks)), parts, clicked)
+
+    best = max(WEIGHTS, key=value)
     return best, lowest_mean(reciprocal(by_weight[best]), parts, clicked)

@@ -158,7 +158,7 @@ def reciprocal(ranks: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def log_ranks(ranks: NDArray[np.int64]) -> NDArray[np.float64]:
-    r""":math:`-\log_2` of ranks, by which settings are chosen.
+    r""":math:`-\log_2` of ranks, by which gains are accepted.
 
     Half the rank is a gain of 1, from any rank. RR@10 sees the first ten ranks alone, and mostly the first two. So a
     few hundred questions tell settings apart by log rank whose RR@10 differs by no more than chance
@@ -175,6 +175,21 @@ def scores_among(scores: Tensor, among: Sequence[Sequence[int] | None]) -> Tenso
         ranked: Any = slice(None) if passages is None else passages
         left[row, ranked] = scores[row, ranked]
     return left
+
+
+def together(
+    reciprocals: NDArray[np.float64], ranks: NDArray[np.float64]
+) -> Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]:
+    """How RR@10 and log ranks of questions ``(q,)`` are added: each in standard deviations of the dual-encoder's.
+
+    Log rank tells settings apart from few questions; RR@10 is what counts.
+
+    Args:
+        reciprocals: The dual-encoder's RR@10 ``(q,)``.
+        ranks: Its log ranks ``(q,)``.
+    """
+    spreads = [float(values.std()) or 1.0 for values in (reciprocals, ranks)]
+    return lambda its_reciprocals, its_ranks: its_reciprocals / spreads[0] + its_ranks / spreads[1]
 
 
 def first_ranks_of_scores(scores: Tensor, relevant: Sequence[Sequence[int]]) -> NDArray[np.int64]:
@@ -203,7 +218,8 @@ def climb(
 ) -> Climb:
     """Climb the ladder: try the best setting of each rung, and keep it if it gains more than one standard error.
 
-    Settings are compared by log rank (:func:`log_ranks`). What loses more than a standard error of RR@10 is not kept.
+    The best setting of a rung is that of RR@10 and log rank together (:func:`together`). It is kept by its gain in log
+    rank, unless it loses more than a standard error of RR@10.
 
     The rungs are label mean, head, head with label mean, rejection, prior and local scaling; then label mean, head,
     rejection and local scaling again, together with what was kept. Gains are paired by question.
@@ -224,6 +240,7 @@ def climb(
     """
     by_rank = by_rank or measure
     base = by_rank(Messages())
+    both = together(measure(Messages()), base)
     kept, best, rungs, tried = Messages(), base, list[Rung](), dict[Messages, NDArray[np.float64]]()
 
     def rung(name: str, choices: Sequence[Messages], first: int | None = None) -> None:
@@ -234,7 +251,10 @@ def climb(
         tried.update(measured)
         gains = {messages: values - best for messages, values in measured.items()}
         harmless = {messages: gain for messages, gain in gains.items() if not harms(gain, parts)}
-        choice = max(harmless or gains, key=lambda messages: float(gains[messages][:first].mean()))  # first of equals
+        values = {
+            messages: both(measure(messages), measured[messages])[:first].mean() for messages in harmless or gains
+        }
+        choice = max(values, key=lambda messages: float(values[messages]))  # the first of equals
         gain, error = mean_and_error(gains[choice][:first])
         # where one question gains, they are equal up to rounding
         reciprocals = measure(choice)

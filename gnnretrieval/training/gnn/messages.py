@@ -192,7 +192,7 @@ def or_none(error: float) -> float | None:
 
 
 def _is_significant(choice: Climb, evidence: float) -> bool:
-    return choice.messages != Messages() and choice.p <= evidence
+    return choice.messages != Messages() and choice.gain > 0 and choice.p <= evidence
 
 
 def in_words(messages: Messages) -> str:
