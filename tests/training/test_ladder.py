@@ -15,7 +15,16 @@ from gnnretrieval.training import TrainSettings
 from gnnretrieval.training.gnn import head, ladder
 from gnnretrieval.training.gnn.head import HeadTraining, _Relevant, train_each, train_heads
 from gnnretrieval.training.gnn.judged import Judged
-from gnnretrieval.training.gnn.ladder import climb, head_steps, reciprocal_ranks, steps_over
+from gnnretrieval.training.gnn.ladder import (
+    climb,
+    first_ranks,
+    head_steps,
+    log_ranks,
+    reciprocal,
+    reciprocal_ranks,
+    steps_over,
+    together,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -245,3 +254,38 @@ def test_heads_over_few_labels_take_fewer_steps(monkeypatch):
     monkeypatch.setattr(ladder, "ENOUGH", 160)
     taught = torch.arange(40) < 10  # a label each
     assert head_steps(rotated_graph(), taught) == [25, 75, 225]
+
+
+def test_a_gain_in_log_rank_or_in_rr_keeps_a_rung_unless_the_other_loses():
+    noise = np.random.default_rng(0).normal(0, 0.1, 400)
+
+    def kept(reciprocal: float, rank: float) -> bool:
+        found = climb(
+            lambda messages: 0.5 + noise * (messages.mean > 0) + reciprocal * (messages.mean == 0.2),
+            steps=(),
+            priors=(0.0,),
+            scalings=(0.0,),
+            by_rank=lambda messages: -3 + 10 * noise[::-1] * (messages.mean > 0) + rank * (messages.mean == 0.2),
+        )
+        assert found.rungs[0].messages.mean == 0.2 or not found.rungs[0].kept
+        return found.rungs[0].kept
+
+    assert kept(0.1, 0.0)
+    assert kept(0.0, 1.0)
+    assert not kept(0.0, 0.0)
+    assert not kept(-0.1, 1.0)
+    assert not kept(0.1, -1.0)
+
+
+def test_half_the_rank_is_a_gain_of_one():
+    assert log_ranks(np.array([1, 2, 8, 4])).tolist() == [0, -1, -3, -2]
+    assert reciprocal(np.array([1, 2, 10, 11])).tolist() == [1, 0.5, 0.1, 0]
+    vectors, queries = torch.arange(20.0)[:, None], torch.ones(2, 1)
+    assert first_ranks(vectors, queries, [[10, 3], [19]]).tolist() == [10, 1]
+    assert first_ranks(vectors, queries, [[10], [5]], [[10, 12, 3], None]).tolist() == [2, 15]
+
+
+def test_the_best_setting_is_that_of_both_together_each_in_its_spread():
+    add = together(np.array([0.0, 1.0]), np.array([-8.0, 0.0]))
+    assert add(np.array([0.5]), np.array([-4.0])).tolist() == [0.5 / 0.5 - 4.0 / 4.0]
+    assert together(np.zeros(2), np.zeros(2))(np.ones(2), np.ones(2)).tolist() == [2, 2]

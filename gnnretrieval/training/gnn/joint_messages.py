@@ -68,7 +68,7 @@ class JointMessages(NamedTuple):
         dev: Mean RR@10 on dev of what is kept.
         gain: Mean gain in RR@10 over the ladder's choice.
         error: Its standard error.
-        rank_gain: Mean gain in log rank, which decides.
+        rank_gain: Mean gain in log rank.
         rank_error: Its standard error.
         harms: Whether one kind of held-out question loses more than a standard error.
         p: One-sided p-value of the gain over the dual-encoder, times ``tried``.
@@ -94,7 +94,9 @@ class JointMessages(NamedTuple):
     @property
     def better(self) -> bool:
         """Whether it is kept: better than the ladder's choice by a standard error, with a gain that is significant."""
-        gains = self.epoch > 0 and self.rank_gain > self.rank_error and self.gain >= -self.error and not self.harms
+        both = [(self.gain, self.error), (self.rank_gain, self.rank_error)]
+        gains_one = any(gain > error for gain, error in both) and all(gain >= -error for gain, error in both)
+        gains = self.epoch > 0 and gains_one and not self.harms
         return gains and (self.ladder.is_significant or self.p <= self.ladder.evidence)
 
     @property

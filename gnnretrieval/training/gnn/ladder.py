@@ -42,7 +42,7 @@ class Rung(NamedTuple):
         gain: Mean gain in RR@10 over the last rung kept.
         error: Its standard error.
         kept: Whether the rung is kept.
-        rank_gain: Mean gain in log rank, which decides.
+        rank_gain: Mean gain in log rank.
         rank_error: Its standard error.
     """
 
@@ -158,7 +158,7 @@ def reciprocal(ranks: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def log_ranks(ranks: NDArray[np.int64]) -> NDArray[np.float64]:
-    r""":math:`-\log_2` of ranks, by which gains are accepted.
+    r""":math:`-\log_2` of ranks.
 
     Half the rank is a gain of 1, from any rank. RR@10 sees the first ten ranks alone, and mostly the first two. So a
     few hundred questions tell settings apart by log rank whose RR@10 differs by no more than chance
@@ -218,8 +218,8 @@ def climb(
 ) -> Climb:
     """Climb the ladder: try the best setting of each rung, and keep it if it gains more than one standard error.
 
-    The best setting of a rung is that of RR@10 and log rank together (:func:`together`). It is kept by its gain in log
-    rank, unless it loses more than a standard error of RR@10.
+    The best setting of a rung is that of RR@10 and log rank together (:func:`together`). It is kept if one of them
+    gains more than a standard error, and neither loses more than one.
 
     The rungs are label mean, head, head with label mean, rejection, prior and local scaling; then label mean, head,
     rejection and local scaling again, together with what was kept. Gains are paired by question.
@@ -259,8 +259,9 @@ def climb(
         # where one question gains, they are equal up to rounding
         reciprocals = measure(choice)
         difference = (reciprocals - measure(kept))[:first]
-        lost, its_error = mean_and_error(-difference)
-        better = bool(harmless) and gain > error * (1 + 1e-6) and lost <= its_error
+        both_gains = [mean_and_error(difference), (gain, error)]
+        gains_one = any(its_gain > its_error * (1 + 1e-6) for its_gain, its_error in both_gains)
+        better = bool(harmless) and gains_one and all(its_gain >= -its_error for its_gain, its_error in both_gains)
         dev = float(reciprocals.mean())
         rungs.append(Rung(name, choice, dev, *mean_and_error(difference), better, gain, error))
         if better:

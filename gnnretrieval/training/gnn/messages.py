@@ -166,7 +166,9 @@ class MessagesTraining(NamedTuple):
         said += [
             f"{rung.name}: log2 rank {-rung.rank_gain:+.2f}"
             + (f" ± {rung.rank_error:.2f}" if math.isfinite(rung.rank_error) else " on one question")
-            + f", RR@10 {100 * rung.gain:+.1f}, by {in_words(rung.messages)}: "
+            + f", RR@10 {100 * rung.gain:+.1f}"
+            + (f" ± {100 * rung.error:.1f}" if math.isfinite(rung.error) else "")
+            + f", by {in_words(rung.messages)}: "
             + ("kept" if rung.kept else "left out")
             for rung in choice.rungs
         ]
