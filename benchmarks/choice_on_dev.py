@@ -9,6 +9,7 @@ in RR@10. No test question is ranked. Writes results/choice_on_dev.json and .md.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -116,14 +117,16 @@ def markdown(results: dict[str, Any]) -> str:
 def main(data: Path, work: Path, draws: int, only: tuple[str, ...]) -> None:
     """Choose, measure, and write the page."""
     keep_freed_memory()
-    sets: dict[str, Any] = {}
+    path = RESULTS / "choice_on_dev.json"
+    sets: dict[str, Any] = json.loads(path.read_text("utf-8"))["sets"] if path.is_file() else {}
     for name in only:
         judged, steps = judged_of(OneSet.of(name, data, work))
         sets[name] = {str(questions): measured(judged, steps, questions, draws) for questions in QUESTIONS}
         say(f"{name}: {sets[name]}")
-    results = {"sets": sets, "draws": draws, "git_revision": git_revision(), "versions": library_versions()}
-    write_json(RESULTS / "choice_on_dev.json", results)
-    (RESULTS / "choice_on_dev.md").write_text(markdown(results), encoding="utf-8")
+        ordered = {name: sets[name] for name in SETS if name in sets}
+        results = {"sets": ordered, "draws": draws, "git_revision": git_revision(), "versions": library_versions()}
+        write_json(path, results)
+        path.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
 
 
 if __name__ == "__main__":
