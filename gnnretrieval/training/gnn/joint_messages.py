@@ -121,8 +121,10 @@ class JointMessages(NamedTuple):
 
     def lines(self) -> list[str]:
         """The choice as lines for the user."""
-        error = f" ± {self.rank_error:.2f}" if math.isfinite(self.rank_error) else " on one question"
-        gained = f"log2 rank {-self.rank_gain:+.2f}{error}, RR@10 {100 * self.gain:+.1f}"
+        errors = [" on one question", ""]
+        if math.isfinite(self.error):
+            errors = [f" ± {self.rank_error:.2f}", f" ± {100 * self.error:.1f}"]
+        gained = f"log2 rank {-self.rank_gain:+.2f}{errors[0]}, RR@10 {100 * self.gain:+.1f}{errors[1]}"
         said = f"{gained}, over what the frozen encoder reached"
         if not self.better:
             return [f"query encoder trained jointly: {said}, which may be chance: left out"]
