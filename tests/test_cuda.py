@@ -82,7 +82,7 @@ def test_the_baselines_rank_the_same(tiny_graph, tiny_dataset, tiny_features, tm
     assert chosen[0] == chosen[1]
     for name, run in made[0].runs().items():
         for query, ranked in made[1].runs()[name].items():
-            assert [*ranked][:1] == [*run[query]][:1]
+            assert ranked[0].passage_id == run[query][0].passage_id
 
 
 @pytest.mark.parametrize("layer", ["linear", "gat"])

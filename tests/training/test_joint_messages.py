@@ -101,6 +101,17 @@ def test_the_card_says_what_training_the_query_encoder_gained_and_how_it_was_tra
     assert "encoder_learning_rate" not in card
 
 
+@pytest.mark.parametrize(
+    ("gain", "rank_gain", "kept"),
+    [(0.5, 0, True), (0, 0.5, True), (0, 0, False), (-0.5, 0.5, False), (0.5, -0.5, False)],
+)
+def test_joint_training_is_kept_by_a_gain_in_either_if_the_other_does_not_lose(gain, rank_gain, kept):
+    figures = {"epoch": 1, "dev": 0.9, "gain": gain, "error": 0.1, "rank_gain": rank_gain, "rank_error": 0.1}
+    figures |= {"harms": False, "p": 0.01, "tried": 9, "beside": 0}
+    joint = JointMessages(SimpleNamespace(is_significant=True), TrainedMessages(None, Messages(20)), **figures)
+    assert joint.better is kept
+
+
 @pytest.mark.parametrize(("chosen", "words"), [(Messages(20), ""), (Messages(20, mean=0.3), ", label mean 0.3")])
 def test_what_is_kept_names_the_messages_beside_the_query_encoder(chosen, words):
     figures = {"epoch": 1, "dev": 0.9, "gain": 0.5, "error": 0.1, "rank_gain": 0.5, "rank_error": 0.1}

@@ -40,7 +40,7 @@ from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.joint import require_encoder
 from gnnretrieval.training.gnn.judged import Beside, Judged, questions_beside, rows_of
-from gnnretrieval.training.gnn.ladder import MEANS, harms, mean_and_error, message_graph
+from gnnretrieval.training.gnn.ladder import MEANS, gains_in_one, harms, mean_and_error, message_graph
 from gnnretrieval.training.gnn.messages import (
     MessagesTraining,
     TrainedMessages,
@@ -93,9 +93,8 @@ class JointMessages(NamedTuple):
 
     @property
     def better(self) -> bool:
-        """Whether it is kept: better than the ladder's choice by a standard error, with a gain that is significant."""
-        both = [(self.gain, self.error), (self.rank_gain, self.rank_error)]
-        gains_one = any(gain > error for gain, error in both) and all(gain >= -error for gain, error in both)
+        """Whether it is kept: better than the ladder's choice as a rung must be, with a gain that is significant."""
+        gains_one = gains_in_one((self.gain, self.error), (self.rank_gain, self.rank_error))
         gains = self.epoch > 0 and gains_one and not self.harms
         return gains and (self.ladder.is_significant or self.p <= self.ladder.evidence)
 
@@ -301,8 +300,8 @@ def train_joint_messages(
 
     The label mean's weight is the best on average over the epochs, and the epoch the best on average over the weights,
     so that neither follows the noise of one measurement. Rejection, prior and local scaling are the ladder's. The
-    result is kept if it is better than the ladder's choice by more than one standard error. Where dev questions are
-    few, a tenth of the training questions is judged beside them and not trained on.
+    result is kept if it is better than the ladder's choice as a rung must be (:func:`gains_in_one`). Where dev
+    questions are few, a tenth of the training questions is judged beside them and not trained on.
 
     Args:
         store: The graph.

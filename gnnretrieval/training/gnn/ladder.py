@@ -256,12 +256,9 @@ def climb(
         }
         choice = max(values, key=lambda messages: float(values[messages]))  # the first of equals
         gain, error = mean_and_error(gains[choice][:first])
-        # where one question gains, they are equal up to rounding
         reciprocals = measure(choice)
         difference = (reciprocals - measure(kept))[:first]
-        both_gains = [mean_and_error(difference), (gain, error)]
-        gains_one = any(its_gain > its_error * (1 + 1e-6) for its_gain, its_error in both_gains)
-        better = bool(harmless) and gains_one and all(its_gain >= -its_error for its_gain, its_error in both_gains)
+        better = bool(harmless) and gains_in_one(mean_and_error(difference), (gain, error))
         dev = float(reciprocals.mean())
         rungs.append(Rung(name, choice, dev, *mean_and_error(difference), better, gain, error))
         if better:
@@ -307,6 +304,12 @@ def harms(gains: NDArray[np.float64], parts: NDArray[np.integer] | None) -> bool
     kinds: Sequence[int] = [] if parts is None else np.unique(parts).tolist()
     losses = [mean_and_error(-gains[parts == kind]) for kind in kinds] if len(kinds) > 1 else []
     return any(loss > error for loss, error in losses)
+
+
+def gains_in_one(*gains: tuple[float, float]) -> bool:
+    """Whether one of several gains exceeds its standard error, and none is a loss that does; (gain, error) each."""
+    # where one question gains, the two are equal up to rounding
+    return any(gain > error * (1 + 1e-6) for gain, error in gains) and all(gain >= -error for gain, error in gains)
 
 
 def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
