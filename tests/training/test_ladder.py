@@ -104,6 +104,22 @@ def test_a_step_masks_its_own_question():
         torch.testing.assert_close(tuple(found), tuple(expected))
 
 
+def test_a_step_masks_copies_of_its_own_question():
+    """They would give its answer away: beside copies that are not trained on, heads are those without them."""
+    graph = rotated_graph()
+    labels = torch.cat([graph.labels, torch.stack([graph.labels[:, 0].roll(1), graph.labels[:, 1]], dim=1)])
+    graph = graph._replace(labels=labels)  # two questions for each passage
+    n = len(graph.queries)
+    copied = graph._replace(
+        queries=graph.queries.repeat(2, 1),
+        neighbors=graph.neighbors.repeat(2, 1),
+        visible=graph.visible.repeat(2),
+        labels=torch.cat([labels, labels + torch.tensor([n, 0])]),
+    )
+    found = train_heads(copied, 5, mean=0.4, taught=torch.arange(2 * n) < n)
+    torch.testing.assert_close(tuple(found), tuple(train_heads(graph, 5, mean=0.4)))
+
+
 def test_a_pair_that_a_batch_has_twice_is_masked_once(monkeypatch):
     """Where a batch goes on into the next epoch, the mean is still that of the questions that are not in it."""
     monkeypatch.setattr(head, "BATCH", 3)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import Event
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -13,6 +14,7 @@ from torch.nn import functional as F
 from gnnretrieval.encoders.parallel_batches import map_batches
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Sides
 from gnnretrieval.platform.threads import one_thread
+from gnnretrieval.training.gnn.held_out import first_copies
 from gnnretrieval.training.optimizers import linear_schedule
 
 BATCH, RATE, WARMUP = 256, 1e-3, 0.1
@@ -77,7 +79,8 @@ def train_heads(
     lower, also for the questions that they answer (benchmarks/results/head_candidates.md).
 
     A step masks only its own questions: with ``mean`` above 0 a positive is mixed with the mean of its *other* labelled
-    questions. So every question is trained on in every epoch, over nearly the same graph as at search.
+    questions, without copies of its own under other ids. So every question is trained on in every epoch, over nearly
+    the same graph as at search.
 
     Args:
         graph: Features and labels.
@@ -95,7 +98,8 @@ def train_heads(
     """
     generator = torch.Generator().manual_seed(seed)
     device = graph.device
-    labels = graph.labels if taught is None else graph.labels[taught.to(device)[graph.labels[:, 0]]]
+    learn = slice(None) if taught is None else taught.to(device)[graph.labels[:, 0]]
+    labels = graph.labels[learn]
     d = graph.passages.shape[1]
     begin = Heads.shared(torch.eye(d, device=device)) if start is None else start.to(device)
     head = begin.queries.clone().requires_grad_()
@@ -104,25 +108,22 @@ def train_heads(
         return Heads(*(side.detach() for side in heads))
     learned = {id(side): side for side in heads if side.requires_grad}
     optimizer = torch.optim.Adam(learned.values(), lr=RATE, fused=True)
-    # sums of each passage's labelled questions (m, d): a batch's own can be taken out of them without a new sum
-    sums = torch.zeros_like(graph.passages).index_add_(0, graph.labels[:, 1], graph.queries[graph.labels[:, 0]])
-    counts, relevant = graph.label_counts, _Relevant(graph)
+    relevant, means = _Relevant(graph), _OtherMeans(graph, learn) if mean else None
     others = torch.unique(labels[:, 1]) if others is None else others
     epochs = -(-steps * BATCH // len(labels))
     order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(epochs)]).to(device)
     for step in range(steps):
         if stop is not None and stop.is_set():
             break
-        batch = labels[order[step * BATCH : (step + 1) * BATCH]]  # (b, 2)
+        chosen = order[step * BATCH : (step + 1) * BATCH]
+        batch = labels[chosen]  # (b, 2)
         queries = graph.queries[batch[:, 0]]  # (b, d)
         drawn = others[torch.randint(len(others), (OTHERS,), generator=generator).to(device)]
         rows, places = torch.unique(torch.cat([batch[:, 1], drawn]), return_inverse=True)  # (C,), (b + OTHERS,)
         column = places[: len(batch)]  # (b,)
         passages = graph.passages[rows] @ heads.passages.T  # (C, d)
-        if mean:  # leave the batch's own questions out of the means
-            once = torch.unique(torch.stack([batch[:, 0], column], dim=1), dim=0)  # a batch may begin another epoch
-            left_sums = sums[rows].index_add(0, once[:, 1], -graph.queries[once[:, 0]])
-            left = (counts[rows] - torch.bincount(once[:, 1], minlength=len(rows)))[:, None]
+        if means is not None:
+            left_sums, left = means.sums(rows, chosen, column)  # (C, d), (C, 1)
             average = torch.where(left > 0.5, (left_sums / left.clamp(min=1)) @ heads.queries.T, passages)
             passages = torch.lerp(passages, average, mean)
         compared = graph.prepare(passages)  # (C, d)
@@ -135,6 +136,40 @@ def train_heads(
         optimizer.param_groups[0]["lr"] = RATE * linear_schedule(step, steps, WARMUP)
         optimizer.step()
     return Heads(*(side.detach() for side in heads))
+
+
+class _OtherMeans:
+    """Sums of the labelled queries of passages, without the queries of a step and copies of these under other ids.
+
+    Args:
+        graph: Features and labels.
+        learn: Which labels are learned from, an index of ``graph.labels``.
+    """
+
+    def __init__(self, graph: MessageGraph, learn: Tensor | slice) -> None:
+        query, passage = graph.labels.T
+        self._queries, self._counts = graph.queries, graph.label_counts
+        self._sums = torch.zeros_like(graph.passages).index_add_(0, passage, graph.queries[query])  # (m, d)
+        rows = np.arange(len(graph.queries))
+        first = torch.from_numpy(first_copies(graph.queries.cpu().numpy(), rows)).to(graph.device)[query]  # (L,)
+        keys = first * len(graph.passages) + passage
+        _, places, counts = torch.unique(keys, return_inverse=True, return_counts=True)
+        self._first, self._times = first[learn], counts[places].float()[learn]
+
+    def sums(self, passages: Tensor, labels: Tensor, column: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums ``(C, d)`` and numbers ``(C, 1)`` of the passages' other queries.
+
+        Args:
+            passages: ``(C,)`` rows.
+            labels: ``(b,)`` labels of the step, as positions among those learned from.
+            column: ``(b,)`` the position of each label's passage among ``passages``.
+        """
+        pairs = torch.stack([self._first[labels], column], dim=1)
+        once, places = torch.unique(pairs, dim=0, return_inverse=True)  # a step may begin another epoch
+        times = self._times.new_zeros(len(once)).scatter_(0, places, self._times[labels])  # (o,)
+        query, row = once.T
+        sums = self._sums[passages].index_add(0, row, -times[:, None] * self._queries[query])
+        return sums, self._counts[passages].index_add(0, row, -times)[:, None]
 
 
 class _Relevant:
