@@ -393,6 +393,7 @@ def test_every_layer_trains_is_kept_and_embeds(layer, tiny_graph, tiny_dataset, 
         ({"layer": "sage", "encoder": {"dropout": 0.5}}, "layer = sage has no attention"),
         ({"mask_unit": "none", "mask_ratio": 0.5}, "mask_unit = none masks nothing, and has no use for mask_ratio"),
         ({"candidates": "corpus", "hard_negatives": 2}, "has no use for hard_negatives: leave hard_negatives out, or"),
+        ({"transfer_evidence": 0.5}, "transfer_evidence is for epochs = 0"),
     ],
 )
 def test_settings_without_an_effect_are_refused(given, says, tiny_graph, tiny_dataset, tiny_features, tmp_path):

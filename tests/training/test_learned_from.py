@@ -277,9 +277,10 @@ def test_what_was_believed_where_it_was_trained_needs_less_evidence_over_another
         ]
     ):
         gains = of_first
-        settings = TrainSettings(**SHORT, evidence=evidence, transfer_evidence=transfer)
+        settings = TrainSettings(**SHORT, evidence=evidence)
         first = train_gnn(half, dataset, features, settings, tmp_path / f"first-{number}")
-        again, gains = settings.model_copy(update={"epochs": 0, "evidence": 0.05}), weak
+        over = {"epochs": 0, "evidence": 0.05, "transfer_evidence": transfer}
+        again, gains = settings.model_copy(update=over), weak
         for place, (store, of) in {"over another": (whole, tiny_features), "over its own": (half, features)}.items():
             said.clear()
             out = tmp_path / f"{place}-{number}"

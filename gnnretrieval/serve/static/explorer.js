@@ -84,7 +84,7 @@ async function showServed() {
   if (served.passages === undefined) askForToken(); // one without the token is told no more than that it answers
   state.served = served;
   find("token-form").hidden = true;
-  find("served").replaceChildren(`${served.passages.toLocaleString("en")} passages`, make("br"), make("span", {}, served.encoder));
+  find("served").replaceChildren(count(served.passages, "passage"), make("br"), make("span", {}, served.encoder));
   find("map-link").hidden = !served.graph;
   find("lead").textContent = served.graph
     ? "Ask a question to see the dual-encoder's ranking beside the GNN-encoder's. Choose a passage to see its training questions and what moved it, and walk from there."
@@ -165,7 +165,7 @@ function showRankings(answer, question, graph, what = null) {
 
 function summaryOf(answer, before, after, graph) {
   if (!after.length) return "Nothing was found: the index is empty.";
-  if (!graph) return `${after.length} passages in ${Math.round(answer.milliseconds)} ms.`;
+  if (!graph) return `${count(after.length, "passage")} in ${Math.round(answer.milliseconds)} ms.`;
   const up = after.filter((hit) => hit.elsewhere === null || hit.elsewhere > hit.rank).length;
   const fresh = after.filter((hit) => hit.elsewhere === null || hit.elsewhere > after.length).length;
   const told = `${up} of the first ${after.length} moved up, ${fresh} of them from below the first ${after.length}; ${Math.round(answer.milliseconds)} ms for both rankings.`;

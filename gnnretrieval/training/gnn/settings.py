@@ -203,6 +203,8 @@ class TrainSettings(Settings):
                 "candidates = corpus compares with every passage, and has no use for hard_negatives: leave "
                 "hard_negatives out, or give candidates = batch"
             )
+        if self.epochs and self._is_changed("transfer_evidence"):
+            return "transfer_evidence is for epochs = 0, and has no effect here: leave it out, or give epochs = 0"
         return None
 
     def _is_changed(self, name: str) -> bool:
