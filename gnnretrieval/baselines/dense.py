@@ -35,6 +35,7 @@ from gnnretrieval.training.gnn.ladder import (
 
 _QUERIES = 256  # queries that are scored together
 _TENTHS = tuple(tenth / 10 for tenth in range(11))
+_FIFTHS = _TENTHS[::2]
 
 
 class DenseSetting(NamedTuple):
@@ -74,6 +75,14 @@ def _with_label_mean(sides: Sides, priors: Sequence[float] = (0.0,)) -> list[Den
     ]
 
 
+def _with_question_index(priors: Sequence[float] = (0.0,)) -> list[DenseSetting]:
+    """Settings of separate heads and an index of the training questions, with each prior."""
+    return [
+        DenseSetting(steps, "apart", questions=weight, prior=prior)
+        for steps, weight, prior in product((0, *STEPS), _FIFTHS, priors)
+    ]
+
+
 CHOICES: Mapping[str, Sequence[DenseSetting]] = {
     "local-scaling": [DenseSetting(scaling=scaling) for scaling in SCALINGS],
     "label-prior": [DenseSetting(prior=prior) for prior in _PRIORS],
@@ -86,6 +95,8 @@ CHOICES: Mapping[str, Sequence[DenseSetting]] = {
     "linear-head+label-mean+label-prior": _with_label_mean("both", _PRIORS),
     "linear-heads-apart+label-mean": _with_label_mean("apart"),
     "linear-heads-apart+label-mean+label-prior": _with_label_mean("apart", _PRIORS),
+    "linear-heads-apart+question-index": _with_question_index(),
+    "linear-heads-apart+question-index+label-prior": _with_question_index(_PRIORS),
 }  # by baseline, the simplest first: of equally good settings, the first is chosen
 
 
