@@ -28,7 +28,19 @@ import click
 import debian_sets
 import torch
 from result_files import revisions_in_words
-from same_labels_page import BM25_PLAIN, COPY, DEBIAN, DENSE, DUAL, E5, GNN, MINILM, markdown
+from same_labels_page import (
+    BM25_PLAIN,
+    COPY,
+    DEBIAN,
+    DENSE,
+    DUAL,
+    E5,
+    GNN,
+    MINILM,
+    ONE_VECTOR,
+    WITH_QUESTIONS,
+    markdown,
+)
 
 from gnnretrieval.baselines import BASELINES, EXPANSION, LEXICAL
 from gnnretrieval.baselines.dense import CHOICES
@@ -45,6 +57,7 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import Index, build_index
+from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.nn.graph_layers import GRAPH_LAYERS
 from gnnretrieval.platform.memory import keep_freed_memory
@@ -197,13 +210,22 @@ class OneSet(NamedTuple):
             runs[split] |= {name: index_run(index, list(queries), vectors, DEPTH) for name, index in indexes.items()}
             for part in rankings:
                 runs[split] |= part.runs(dev=split == "dev")
-        dense = tuple(name for name in (*DENSE, GNN) if name in runs["dev"])
-        pipelines = choose_pipelines(LEXICAL_SYSTEMS, dense, runs["dev"], self.dataset.split("dev"))
+        beside = Ranker(
+            indexes[GNN], RankingSettings(nearest_questions=model.question_weight or None), "cpu", self.graph, model
+        )
+        for split, of_split in runs.items():  # the GNN-encoder itself where dev chose no weight
+            queries = {query.id: query.text for query in self.dataset.queries_of(split)}
+            vectors = self.features.queries[self.features.rows_of(queries)]
+            of_split[WITH_QUESTIONS] = beside.run(queries, vectors, DEPTH)
+        dense = tuple(name for name in DENSE if name in runs["dev"])
+        with_graph = (GNN, WITH_QUESTIONS) if model.question_weight else (GNN,)
+        pipelines = choose_pipelines(LEXICAL_SYSTEMS, dense, with_graph, runs["dev"], self.dataset.split("dev"))
         for of_split in runs.values():
             of_split |= {name: pair.run(of_split, DEPTH) for name, pair in pipelines.items()}
         chosen = {name: choice["said"] for name, choice in choices.items()}
         chosen |= {GNN: model.meta["dev"].get("kept"), **{name: pair.line() for name, pair in pipelines.items()}}
-        return runs, {"p": model.meta["dev"]["best"]["p"], "seconds": seconds, "said": chosen}
+        best = model.meta["dev"]["best"]["p"]
+        return runs, {"p": best, "seconds": seconds, "said": chosen, "questions": model.question_weight}
 
 
 def mean_by_question(seeds: Sequence[Values]) -> Values:
@@ -231,7 +253,10 @@ def measured(one_set: OneSet, seeds: Sequence[Mapping[str, Values]]) -> dict[str
     }
     groups["near copies"] = [query for query in groups["all"] if copies.get(query, 0.0) >= COPY]
     groups["no near copies"] = [query for query in groups["all"] if copies.get(query, 0.0) < COPY]
-    strongest = max(set(DENSE) & set(names), key=lambda name: fmean(by_question[name].values()))
+    strongest, of_all = (
+        max((name for name in some if name in names), key=lambda name: fmean(by_question[name].values()))
+        for some in (ONE_VECTOR, DENSE)
+    )
     results: dict[str, Any] = {"strongest": strongest, "groups": {}}
     for group, queries in groups.items():
         if not queries:
@@ -245,6 +270,7 @@ def measured(one_set: OneSet, seeds: Sequence[Mapping[str, Values]]) -> dict[str
     results["groups"]["all"]["deviation"] = {
         name: stdev(fmean(seed[name].values()) for seed in seeds) if len(seeds) > 1 else 0.0 for name in names
     }
+    results["questions"] = {"strongest": of_all, **tested(by_question[WITH_QUESTIONS], by_question[of_all])}
     results["pipelines"] = tested(by_question[WITH], by_question[WITHOUT])
     return results
 

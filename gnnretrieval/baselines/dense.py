@@ -18,7 +18,7 @@ from torch import Tensor
 from gnnretrieval.data.runs.ranking import rank_rows
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
-from gnnretrieval.nn.label_messages import Heads, MessageGraph, Sides, local_scale, mixed, nearness
+from gnnretrieval.nn.label_messages import Heads, MessageGraph, Sides, local_scale, mixed, nearest_question, nearness
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.head import HeadTraining, train_each, train_heads
 from gnnretrieval.training.gnn.ladder import (
@@ -181,9 +181,7 @@ def scores_of(graph: MessageGraph, sides: Sided, settings: Sequence[DenseSetting
         scores = plain
         if setting.questions:
             if best is None:
-                to_query, to_passage = graph.labels.T
-                of_labels = (compared @ sides.queries.T)[:, to_query]  # (b, L)
-                best = plain.scatter_reduce(1, to_passage.expand(len(compared), -1), of_labels, "amax")  # (b, m)
+                best = nearest_question(graph, plain, compared @ sides.queries.T)  # (b, m)
             scores = torch.lerp(plain, best, setting.questions)
         yield scores * (1 + setting.prior * (graph.label_counts > 0).float())
 

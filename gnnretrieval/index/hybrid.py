@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, Self
 
@@ -19,6 +20,7 @@ from gnnretrieval.index.adaptive import ADAPTIVE, AdaptiveReranking, FirstOnly, 
 from gnnretrieval.index.faiss_index import KIND, Index
 from gnnretrieval.index.fuse import fuse, require_weights
 from gnnretrieval.index.lexical import LexicalSetting, Questions, label_questions, lexical_index, neighbour_questions
+from gnnretrieval.index.nearest_questions import NearestQuestions
 from gnnretrieval.index.passage_neighbors import By, PassageNeighbors
 from gnnretrieval.index.rerankers import Reranker, open_reranker
 from gnnretrieval.index.search import bm25_run, index_run
@@ -27,7 +29,9 @@ from gnnretrieval.settings import Settings
 from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.storage.artifacts import kind_of, open_artifact
 from gnnretrieval.storage.json_files import read_json
+from gnnretrieval.training.gnn.model import GNNEncoderModel
 
+QUESTIONS = "+questions"  # ending of a system's name
 PIPELINES = "comparison-with-bm25.json"  # file in a run's directory that says how dev joins the rankings
 NEEDED = {  # by setting, the one without which it has no effect
     **dict.fromkeys(("fuse", "weights", "candidates", "lexical"), "hybrid"),
@@ -41,6 +45,8 @@ class RankingSettings(Settings):
     """What ranks passages together with the index.
 
     Attributes:
+        nearest_questions: Weight of a passage's nearest training question beside its vector
+            (:mod:`gnnretrieval.index.nearest_questions`); not given: the vectors alone.
         hybrid: Fuse the index's ranking with BM25's over the passages' texts.
         fuse: How they are fused: by reciprocal ranks (``rrf``), or by scores scaled to 0 … 1 (``weighted``).
         weights: Weights of the index and of BM25; not given: 1 each.
@@ -57,6 +63,7 @@ class RankingSettings(Settings):
         neighbors_by: What makes passages neighbours: shared training ``questions``, near ``vectors``, or ``both``.
     """
 
+    nearest_questions: float | None = Field(None, gt=0, le=1)
     hybrid: bool = False
     fuse: Literal["rrf", "weighted"] = "rrf"
     weights: tuple[float, ...] | None = None
@@ -111,14 +118,15 @@ class RankingSettings(Settings):
     @property
     def is_plain(self) -> bool:
         """Whether the index ranks alone."""
-        return not self.hybrid and self.rerank is None
+        return not self.hybrid and self.rerank is None and self.nearest_questions is None
 
     @property
     def suffix(self) -> str:
         """Suffix of the system's name in a run."""
         bm25 = "+bm25" if self.lexical is None else "+bm25+questions"
         adaptive = "" if self.adaptive is None else f"+{self.adaptive}"
-        return (bm25 if self.hybrid else "") + (f"{adaptive}+rerank" if self.rerank is not None else "")
+        questions = "" if self.nearest_questions is None else QUESTIONS
+        return questions + (bm25 if self.hybrid else "") + (f"{adaptive}+rerank" if self.rerank is not None else "")
 
 
 class Ranker:
@@ -128,16 +136,29 @@ class Ranker:
         index: The index, with the texts for BM25 and the re-ranker.
         settings: What ranks together with the index.
         device: Device of the re-ranker.
-        graph: The index's graph, for ``settings.lexical`` and for adaptive retrieval with neighbours by questions.
+        graph: The index's graph, for ``settings.nearest_questions``, ``settings.lexical`` and adaptive retrieval with
+            neighbours by questions.
+        model: The index's GNN-encoder, for ``settings.nearest_questions``.
 
     Raises:
         GnnRetrievalError: The re-ranker cannot be opened.
+        ArtifactError: As :class:`gnnretrieval.index.nearest_questions.NearestQuestions`.
     """
 
     def __init__(
-        self, index: Index, settings: RankingSettings, device: str = "cpu", graph: Graph | None = None
+        self,
+        index: Index,
+        settings: RankingSettings,
+        device: str = "cpu",
+        graph: Graph | None = None,
+        model: GNNEncoderModel | None = None,
     ) -> None:
         self.index, self.settings = index, settings
+        self._index_run: Callable[[Sequence[str], NDArray[np.floating], int], Run] = partial(index_run, index)
+        if settings.nearest_questions is not None:
+            assert graph is not None
+            assert model is not None
+            self._index_run = NearestQuestions(index, graph, model, settings.nearest_questions).run
         self._reranker: Reranker | None = None
         self._bm25 = None
         if settings.rerank is not None:
@@ -169,10 +190,10 @@ class Ranker:
         settings = self.settings
         wanted = max(depth, settings.rerank_depth if self._reranker is not None else 0)
         if self._bm25 is None:
-            run = index_run(self.index, list(queries), vectors, wanted)
+            run = self._index_run(list(queries), vectors, wanted)
         else:
             candidates = max(wanted, settings.candidates)
-            by_index = index_run(self.index, list(queries), vectors, candidates)
+            by_index = self._index_run(list(queries), vectors, candidates)
             by_words = bm25_run(self._bm25, queries, self._ids, candidates)
             run = fuse([by_index, by_words], settings.fuse, weights=settings.weights, depth=wanted)
         if self._reranker is not None:

@@ -167,8 +167,10 @@ class OpenedIndex:
     def _ranker(self) -> Ranker:
         ranking = self.ranking
         by_questions = ranking.adaptive is not None and ranking.neighbors_by != "vectors"
-        needed = ranking.lexical is not None or (by_questions and (self.has_graph or ranking.neighbors_by != "both"))
-        return Ranker(self.index, ranking, self.device, self.graph if needed else None)
+        needed = by_questions and (self.has_graph or ranking.neighbors_by != "both")
+        needed |= ranking.lexical is not None or ranking.nearest_questions is not None
+        model = None if ranking.nearest_questions is None else self.model
+        return Ranker(self.index, ranking, self.device, self.graph if needed else None, model)
 
     @property
     def _features(self) -> Features:

@@ -167,6 +167,30 @@ def message_vectors(
     return folded
 
 
+def question_vectors(graph: MessageGraph, heads: Heads | None, messages: Messages) -> Tensor:
+    r"""Vectors of the queries ``(n, d)``, to rank passages by their nearest labelled query (:func:`nearest_question`).
+
+    .. math:: u_q = (1 + c)\, H_q^\top \widehat{H_q h_q}
+
+    As :func:`message_vectors` they are for the dot product with plain query vectors. Passages are not read.
+    """
+    if heads is None:
+        return graph.queries * (1 + messages.prior)
+    return graph.prepare(graph.queries @ heads.queries.T) @ heads.queries * (1 + messages.prior)
+
+
+def nearest_question(graph: MessageGraph, scores: Tensor, of_queries: Tensor) -> Tensor:
+    """Highest score of each passage and its labelled queries ``(b, m)``.
+
+    Args:
+        graph: Labels.
+        scores: Scores of the passages ``(b, m)``.
+        of_queries: Scores of the graph's queries ``(b, n)``.
+    """
+    query, passage = graph.labels.T
+    return scores.scatter_reduce(1, passage.expand(len(scores), -1), of_queries[:, query], "amax")
+
+
 def seen_by_heads(graph: MessageGraph, heads: Heads, messages: Messages) -> tuple[Tensor, Tensor, Tensor]:
     r"""Passages before and after the messages, and queries, in the space that the heads map to.
 

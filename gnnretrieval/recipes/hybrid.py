@@ -21,7 +21,7 @@ from gnnretrieval.evaluation import (
 )
 from gnnretrieval.evaluation.fusion_choice import METHOD
 from gnnretrieval.feedback.clicked_questions import clicked_questions, open_clicks
-from gnnretrieval.index.hybrid import RankingSettings
+from gnnretrieval.index.hybrid import QUESTIONS, RankingSettings
 from gnnretrieval.index.lexical import LexicalSetting
 from gnnretrieval.recipes.recipe import CompareSettings, Recipe
 from gnnretrieval.storage.artifacts import Artifact
@@ -43,18 +43,26 @@ class Pipeline(NamedTuple):
         both = [runs[self.lexical], runs[self.dense]]
         return fuse(both, METHOD, weights=self.choice.weights, depth=depth)
 
-    def ranking(self, depth: int, lexical: LexicalSetting | None) -> RankingSettings:
+    def ranking(self, depth: int, lexical: LexicalSetting | None, question_weight: float) -> RankingSettings:
         """How a retriever over the dense ranking's index ranks like this pipeline.
 
         Args:
             depth: Passages per query in the runs.
             lexical: Setting of the lexical ranking; None: BM25 over the passages alone.
+            question_weight: Weight of the training questions where the dense ranking has them.
         """
+        questions = question_weight if self.dense.endswith(QUESTIONS) else None
         of_lexical, of_dense = self.choice.weights
         if not of_lexical:
-            return RankingSettings()
-        weights = (of_dense, of_lexical)
-        return RankingSettings(hybrid=True, fuse=METHOD, weights=weights, lexical=lexical, candidates=depth)
+            return RankingSettings(nearest_questions=questions)
+        return RankingSettings(
+            nearest_questions=questions,
+            hybrid=True,
+            fuse=METHOD,
+            weights=(of_dense, of_lexical),
+            lexical=lexical,
+            candidates=depth,
+        )
 
     def line(self) -> str:
         """The choice as text."""
@@ -66,7 +74,8 @@ def compare_with_bm25(
     dataset: Dataset,
     reported: Mapping[str, Mapping[str, int]],
     runs: Mapping[str, Run],
-    systems: tuple[list[str], list[str]],
+    systems: tuple[list[str], list[str], list[str]],
+    question_weight: float,
     rankings: Artifact,
     baselines: Baselines | None,
     provenance: dict[str, Any],
@@ -81,19 +90,21 @@ def compare_with_bm25(
         dataset: The dataset with its dev split, if it has one.
         reported: Judgements of the reported split.
         runs: Runs on the reported split, by system and by baseline.
-        systems: Names of the lexical systems, and of the dense ones with the dual-encoder first.
+        systems: Names of the lexical systems, of the dense ones without the graph, and of those with it.
+        question_weight: Weight of the training questions, where a system has them.
         rankings: Artifact with the systems' runs on dev, or on the questions held out.
         baselines: Baselines, which all take part; None: none.
         provenance: Provenance for the comparison.
         answers: Answers in the passages of ``runs``, for measures that look at answers.
     """
-    lexical, dense = map(list, systems)
+    lexical, dense, with_graph = map(list, systems)
     dev_runs: dict[str, Run] = {}
     dev_qrels: dict[str, dict[str, int]] = {}
     expanded = clicked = dev = None
     if (rankings.path / DEV).is_dir() and recipe.compare.fuse == "chosen":
         dev_runs = {
-            name: read_run(rankings.path / DEV / f"{name}.run", may_be_empty=True) for name in (*lexical, *dense)
+            name: read_run(rankings.path / DEV / f"{name}.run", may_be_empty=True)
+            for name in (*lexical, *dense, *with_graph)
         }
         in_graph, dev = dataset.split(recipe.graph.split), dev_split(dataset)
         if dev is None:
@@ -103,7 +114,7 @@ def compare_with_bm25(
         if baselines is not None:
             lexical.append(LEXICAL)
             expanded = LexicalSetting(**baselines.meta["chosen"][LEXICAL]["setting"])
-            dense[1:1] = [name for name in baselines.names if name != LEXICAL]
+            dense += [name for name in baselines.names if name != LEXICAL]
             dev_runs |= baselines.runs(dev=True)
         dev_runs, _ = leave_out_self(dev_runs, dataset.path, dev_qrels)
         clicked = clicked_dev(dataset, dev or recipe.graph.split, dev_qrels)
@@ -113,6 +124,7 @@ def compare_with_bm25(
         recipe.compare,
         lexical,
         dense,
+        with_graph,
         provenance,
         answers,
         dev_runs=dev_runs,
@@ -120,6 +132,7 @@ def compare_with_bm25(
         expanded=expanded,
         clicked=clicked,
         chosen_on=dev or HELD_OUT_NAME,
+        question_weight=question_weight,
     )
 
 
@@ -141,6 +154,7 @@ def compare_hybrids(
     settings: CompareSettings,
     lexical: Sequence[str],
     dense: Sequence[str],
+    with_graph: Sequence[str],
     provenance: dict[str, Any],
     answers: AnswerHits,
     *,
@@ -149,6 +163,7 @@ def compare_hybrids(
     expanded: LexicalSetting | None = None,
     clicked: ClickedDev | None = None,
     chosen_on: str = "dev",
+    question_weight: float = 0.0,
 ) -> Comparison | None:
     """Compare lexical rankings alone with hybrids of lexical and dense rankings.
 
@@ -167,7 +182,8 @@ def compare_hybrids(
         runs: Run by system.
         settings: What is compared; ``fuse`` is the method.
         lexical: Names among ``runs``, BM25 first.
-        dense: Names among ``runs``: the dual-encoder first, the GNN-encoder last, baselines between them.
+        dense: Names among ``runs``: the dual-encoder first, then baselines.
+        with_graph: Names among ``runs``: the GNN-encoder, first without training questions in the search.
         provenance: Provenance for the comparison.
         answers: Answers in the passages of ``runs``, for measures that look at answers.
         dev_runs: Runs of the same systems on dev questions; None: ``fuse = "chosen"`` means ``rrf``.
@@ -175,13 +191,14 @@ def compare_hybrids(
         expanded: Setting of bm25+questions, where it is among the lexical rankings.
         clicked: How the dev questions count if their labels are clicks; None: all alike.
         chosen_on: Name of the dev questions.
+        question_weight: Weight of the training questions, where a system has them.
 
     Returns:
         The comparison; None where ``fuse`` is ``none``.
     """
     if settings.fuse == "none":
         return None
-    bm25, dual, gnn = lexical[0], dense[0], dense[-1]
+    bm25, dual, gnn = lexical[0], dense[0], with_graph[0]
     systems = {name: runs[name] for name in lexical}
     if settings.fuse != "chosen" or not dev_runs or not dev_qrels:
         method = "rrf" if settings.fuse == "chosen" else settings.fuse
@@ -192,9 +209,9 @@ def compare_hybrids(
         provenance = {**provenance, "fusion": method, "pipeline": pipeline.model_dump(mode="json")}
         baseline = f"{bm25}+{dual}"
         return compare(qrels, systems, baseline, settings.measures, settings.split, provenance, answers=answers)
-    pipelines = choose_pipelines(lexical, dense, dev_runs, dev_qrels, clicked)
+    pipelines = choose_pipelines(lexical, dense, with_graph, dev_runs, dev_qrels, clicked)
     best = pipelines[WITH]
-    ranking = best.ranking(settings.depth, expanded if best.lexical == LEXICAL else None)
+    ranking = best.ranking(settings.depth, expanded if best.lexical == LEXICAL else None, question_weight)
     systems |= {name: pair.run(runs, settings.depth) for name, pair in pipelines.items()}
     provenance = {
         **provenance,
@@ -211,6 +228,7 @@ def compare_hybrids(
 def choose_pipelines(
     lexical: Sequence[str],
     dense: Sequence[str],
+    with_graph: Sequence[str],
     dev_runs: Mapping[str, Run],
     dev_qrels: Mapping[str, Mapping[str, int]],
     clicked: ClickedDev | None = None,
@@ -219,7 +237,8 @@ def choose_pipelines(
 
     Args:
         lexical: Names among ``dev_runs``, BM25 first.
-        dense: Names among ``dev_runs``: the dual-encoder first, the GNN-encoder last.
+        dense: Names among ``dev_runs`` of systems without the graph, the dual-encoder first.
+        with_graph: Names among ``dev_runs`` of systems with the graph.
         dev_runs: Run by system.
         dev_qrels: Judgements of the dev questions; at most 2,000 of them, evenly spread, are used.
         clicked: How these count if their labels are clicks; None: all alike.
@@ -232,12 +251,12 @@ def choose_pipelines(
     pairs = [
         Pipeline(first, second, choose_fusion([dev_runs[first], dev_runs[second]], dev_qrels, clicked=clicked))
         for first in lexical
-        for second in dense
+        for second in (*dense, *with_graph)
     ]
     return {
         f"{lexical[0]}+{dense[0]}": pairs[0],
-        WITHOUT: max((pair for pair in pairs if pair.dense != dense[-1]), key=lambda pair: pair.choice.value),
-        WITH: max((pair for pair in pairs if pair.dense == dense[-1]), key=lambda pair: pair.choice.value),
+        WITHOUT: max((pair for pair in pairs if pair.dense in dense), key=lambda pair: pair.choice.value),
+        WITH: max((pair for pair in pairs if pair.dense in with_graph), key=lambda pair: pair.choice.value),
     }
 
 

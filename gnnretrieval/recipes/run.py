@@ -34,7 +34,7 @@ from gnnretrieval.maps.building import build_map
 from gnnretrieval.maps.passage_map import PassageMap
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.hybrid import compare_with_bm25
-from gnnretrieval.recipes.rankings import BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER, rank_systems
+from gnnretrieval.recipes.rankings import BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER, GNN_WITH_QUESTIONS, rank_systems
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
 from gnnretrieval.recipes.same_labels import SameLabels, compare_same_labels
 from gnnretrieval.recipes.source_files import dataset_of_files, folder_of, is_dataset
@@ -183,8 +183,8 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
     with timed_stage("rankings"):
         systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, joint_features or features)}
         ranking = None if recipe.ranking is None else _resolved(recipe.ranking, path)
-        ranker = None if ranking is None else Ranker(index, ranking, device, graph)
-        rankings = rank_systems(recipe, dataset, systems, ranker, model, directory)
+        ranker = None if ranking is None else Ranker(index, ranking, device, graph, model)
+        rankings = rank_systems(recipe, dataset, systems, ranker, graph, model, directory)
     baselines = _baselines(recipe, dataset, features, graph, directory, device)
     return _Made(features, graph, model, joint_features, embeddings, index, shown, rankings, baselines)
 
@@ -233,7 +233,8 @@ def _compared(
 ) -> RecipeRun:
     """Compare the systems, with baselines and with BM25, and write the comparisons."""
     baselines = made.baselines
-    names = [BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER]
+    with_graph = [GNN_ENCODER, *([GNN_WITH_QUESTIONS] if made.model.question_weight else [])]
+    names = [BM25_SYSTEM, DUAL_ENCODER, *with_graph]
     if recipe.ranking is not None:
         names.append(GNN_ENCODER + recipe.ranking.suffix)
     runs = {name: read_run(made.rankings.path / f"{name}.run", may_be_empty=True) for name in names}
@@ -265,7 +266,8 @@ def _compared(
         dataset,
         reported,
         runs | baseline_runs,
-        ([BM25_SYSTEM], [DUAL_ENCODER, GNN_ENCODER]),
+        ([BM25_SYSTEM], [DUAL_ENCODER], with_graph),
+        made.model.question_weight,
         made.rankings,
         baselines,
         provenance,

@@ -17,7 +17,7 @@ from gnnretrieval.recipes.run import run_recipe
 from gnnretrieval.training.gnn.held_out import held_out_queries
 
 QRELS = {f"q{number}": {"right": 1} for number in range(30)}
-DENSE = ("dual-encoder", "label-mean", "gnn-encoder")
+DENSE, WITH_GRAPH = ("dual-encoder", "label-mean"), ("gnn-encoder",)
 LEXICAL = ("bm25", "bm25+questions")
 
 
@@ -36,7 +36,7 @@ RUNS = {
 
 def hybrids(fuse="chosen", **dev):
     settings = CompareSettings(fuse=fuse, measures=("RR@10",))
-    return compare_hybrids(QRELS, RUNS, settings, LEXICAL, DENSE, {"recipe": "r"}, {}, **dev)
+    return compare_hybrids(QRELS, RUNS, settings, LEXICAL, DENSE, WITH_GRAPH, {"recipe": "r"}, {}, **dev)
 
 
 def values(comparison):
@@ -68,6 +68,7 @@ def test_the_pipeline_is_named_as_settings_of_the_index():
         CompareSettings(measures=("RR@10",), depth=50),
         LEXICAL,
         DENSE,
+        WITH_GRAPH,
         {},
         {},
         dev_runs=weak,
@@ -84,7 +85,7 @@ def test_the_pipeline_is_named_as_settings_of_the_index():
 
 def test_no_pipeline_without_the_graph_has_the_gnn_encoder():
     weak = {**RUNS, "dual-encoder": RUNS["label-mean"]}
-    chosen = choose_pipelines(LEXICAL, DENSE, weak, QRELS)
+    chosen = choose_pipelines(LEXICAL, DENSE, WITH_GRAPH, weak, QRELS)
     assert chosen[WITHOUT].choice.value < chosen[WITH].choice.value
     assert chosen[WITHOUT].dense != "gnn-encoder"
 

@@ -13,14 +13,33 @@ from torch import Tensor
 
 from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
-from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, Sides, message_vectors
+from gnnretrieval.nn.label_messages import (
+    Heads,
+    MessageGraph,
+    Messages,
+    Sides,
+    message_vectors,
+    nearest_question,
+    question_vectors,
+)
+from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.training.gnn.held_out import first_copies, passages_by_query
-from gnnretrieval.training.gnn.ladder import HEADS, SIDES, first_ranks, heads_of, log_ranks, reciprocal
+from gnnretrieval.training.gnn.ladder import (
+    HEADS,
+    SIDES,
+    first_ranks,
+    first_ranks_of_scores,
+    heads_of,
+    log_ranks,
+    reciprocal,
+    scores_among,
+)
 
 MOST = 2000  # maximum number of dev questions used
 FEW, FOLDS = 500, 4  # with fewer dev questions than FEW, cross-validated training questions in FOLDS folds join them
 MOST_HEADS = 3 * HEADS // 2 * (1 + FOLDS) + 6 * HEADS  # (d, d) arrays at the same time: all heads, and optimizers
 BESIDE = 0.1  # share of the training questions that joint training leaves out where dev questions are few
+_AT_ONCE = 256  # questions ranked together
 ALIKE = 0.01  # p-value below which training questions differ from dev's and are not used
 
 
@@ -104,6 +123,28 @@ class Judged:
             heads = self.heads[messages.head] if messages.steps else None
             self.ranks[messages] = self._ranks_of(message_vectors(self.graph, heads, messages, self.near))
         return self.ranks[messages]
+
+    @torch.no_grad()
+    def ranks_beside_questions(self, messages: Messages, weights: Sequence[float]) -> NDArray[np.int64]:
+        """As :meth:`first_ranks`, with a passage's nearest question beside its vector ``(w, q)``.
+
+        Args:
+            messages: The messages.
+            weights: Weights of the nearest question (:mod:`gnnretrieval.index.nearest_questions`).
+        """
+        heads = self.heads[messages.head] if messages.steps else None
+        vectors = message_vectors(self.graph, heads, messages, self.near)
+        questions = question_vectors(self.graph, heads, messages)
+        ranks = np.ones((len(weights), len(self.relevant)), dtype=np.int64)
+        for part in blocks(len(self.relevant), _AT_ONCE):
+            plain = self.queries[part] @ vectors.T  # (b, m)
+            nearest = nearest_question(self.graph, plain, self.queries[part] @ questions.T)
+            for number, weight in enumerate(weights):
+                scores = torch.lerp(plain, nearest, weight)
+                if self.clicked is not None:
+                    scores = scores_among(scores, self.clicked.shown[part])
+                ranks[number, part] = first_ranks_of_scores(scores, self.relevant[part])
+        return ranks
 
     def _ranks_of(self, vectors: Tensor) -> NDArray[np.int64]:
         shown = None if self.clicked is None else self.clicked.shown

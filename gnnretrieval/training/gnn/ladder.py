@@ -81,7 +81,11 @@ class Climb(NamedTuple):
 
 
 def message_graph(
-    store: Graph, hidden: NDArray[np.bool_] | None = None, device: str | torch.device = "cpu"
+    store: Graph,
+    hidden: NDArray[np.bool_] | None = None,
+    device: str | torch.device = "cpu",
+    *,
+    queries_alone: bool = False,
 ) -> MessageGraph:
     """The store's features and edges in memory, ``4 d (m + n)`` bytes.
 
@@ -89,6 +93,7 @@ def message_graph(
         store: The graph.
         hidden: ``(n,)`` bool, True for queries to leave out of the graph; None: none.
         device: Where to put it.
+        queries_alone: Without the passages' features and the scale, ``4 d n`` bytes.
     """
     shown = store.among(None if hidden is None else ~hidden)
     visible = np.ones(store.num_queries, dtype=bool) if shown is None else np.asarray(shown)
@@ -96,11 +101,11 @@ def message_graph(
     similarity = store.similarity
     passages, queries = (
         torch.from_numpy(similarity.prepare_array(np.asarray(array)))
-        for array in (store.passage_features, store.query_features)
+        for array in (store.passage_features[: 0 if queries_alone else None], store.query_features)
     )
     scale = similarity.scale
     if not similarity.normalize:  # a constant factor keeps the ranking and makes step sizes comparable across encoders
-        lengths = float(passages.norm(dim=1).mean()), float(queries.norm(dim=1).mean())
+        lengths = [float(vectors.norm(dim=1).mean()) if len(vectors) else 1.0 for vectors in (passages, queries)]
         passages, queries = passages / max(lengths[0], 1e-12), queries / max(lengths[1], 1e-12)
         scale = similarity.scale_of_mean(*lengths)
     return MessageGraph(

@@ -38,6 +38,7 @@ from gnnretrieval.training.gnn.ladder import (
     message_graph,
     steps_of_heads,
 )
+from gnnretrieval.training.gnn.question_weight import QuestionWeight, choose_question_weight
 from gnnretrieval.training.gnn.settings import TrainSettings
 
 CPU = torch.device("cpu")
@@ -100,6 +101,8 @@ class MessagesTraining(NamedTuple):
         cross_validated: Number of training questions that joined the dev questions.
         passages: Number of passages that the dev questions ranked.
         judged: The dev questions, with a graph and heads that lack them; None: over a part of the corpus.
+        questions: Weight of the nearest training question beside the passages; None: not chosen, without a dev
+            split, or because the dual-encoder is kept.
     """
 
     climb: Climb
@@ -111,6 +114,7 @@ class MessagesTraining(NamedTuple):
     cross_validated: int
     passages: int
     judged: Judged | None = None
+    questions: QuestionWeight | None = None
 
     @property
     def is_significant(self) -> bool:
@@ -138,7 +142,7 @@ class MessagesTraining(NamedTuple):
             "evidence": self.evidence,
             "chosen": {"RR@10": self.dev},
             "kept": self.kept,
-        }
+        } | ({} if self.questions is None else {"questions": self.questions.described()})
 
     def write_log(self, path: Path) -> None:
         """Write one line per rung, in the form of the other trainings' measurements."""
@@ -185,6 +189,8 @@ class MessagesTraining(NamedTuple):
                 f"kept: {self.kept}; dev RR@10 {100 * self.dev:.1f}, dual-encoder {100 * self.dual_encoder:.1f} "
                 f"({best})"
             )
+        if self.questions is not None:
+            said.append(self.questions.line())
         return said
 
 
@@ -339,7 +345,12 @@ def train_over(
     if messages.scaling:
         trained = trained.with_level(whole)
     passages = len(whole.passages)
-    return MessagesTraining(choice, settings.evidence, without_dev, trained, dev, before, beside, passages, judged[0])
+    # without a dev split nothing shows how often later questions will be about passages with training questions
+    wanted = held_out.is_split and messages != Messages()
+    questions = choose_question_weight(judged, messages) if wanted else None
+    return MessagesTraining(
+        choice, settings.evidence, without_dev, trained, dev, before, beside, passages, judged[0], questions
+    )
 
 
 def is_few(held_out: HeldOut) -> bool:

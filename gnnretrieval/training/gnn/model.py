@@ -81,6 +81,14 @@ class GNNEncoderModel(Artifact):
         return read_run(file) if file.is_file() else {}
 
     @property
+    def question_weight(self) -> float:
+        """Weight of a passage's nearest training question that dev chose (:mod:`gnnretrieval.index.nearest_questions`).
+
+        0: dev chose none, or it was not asked.
+        """
+        return float(self.meta["dev"].get("questions", {}).get("weight", 0.0))
+
+    @property
     def settings(self) -> GNNEncoderSettings:
         """Settings of its layers."""
         return GNNEncoderSettings.parse(self.config.get("encoder", {}), self.path / "meta.json")
