@@ -42,7 +42,8 @@ class NearestQuestions:
         weight: Weight of the nearest question ``w``.
 
     Raises:
-        ArtifactError: The model has graph layers, or a dual-encoder was trained with it.
+        ArtifactError: The model has graph layers, or a dual-encoder was trained with it; or the embeddings have moved
+            or changed since they were indexed.
     """
 
     @torch.no_grad()
@@ -60,7 +61,7 @@ class NearestQuestions:
         asked, self._query = np.unique(labels[:, 0], return_inverse=True)
         self._passages, self._starts = np.unique(labels[:, 1], return_index=True)
         self._questions = question_vectors(alone, heads, messages)[asked].numpy()  # (n', d)
-        self._index, self._weight = index, weight
+        self._index, self._vectors, self._weight = index, index.vectors, weight
 
     def run(self, query_ids: Sequence[str], queries: NDArray[np.floating], depth: int) -> Run:
         """The run over vectors of questions ``(q, d)``, with at most ``depth`` passages each."""
@@ -100,7 +101,7 @@ class NearestQuestions:
         found, scores = found[live], scores[live]
         best = np.argpartition(-nearest, most - 1)[:most] if len(nearest) > most else np.arange(len(nearest))
         others = np.setdiff1d(self._passages[best], found)
-        vectors = gather_rows(self._index.vectors, others)
+        vectors = gather_rows(self._vectors, others)
         of_others = pair_scores(query[None], vectors, self._index.similarity)
         rows, plain = np.concatenate([found, others]), np.concatenate([scores, of_others]).astype(np.float32)
         places = np.searchsorted(self._passages, rows)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from gnnretrieval.evaluation import Comparison, TestResult
 from gnnretrieval.evaluation.compare import Difference
+from gnnretrieval.index.hybrid import QUESTIONS
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT
 from gnnretrieval.recipes.same_labels import SameLabels
 
@@ -43,8 +44,8 @@ class Verdict(NamedTuple):
 
     def sentences(self) -> list[str]:
         """The verdict in a few sentences: gains, BM25 and pipelines, who loses, and what to do next."""
-        parts = [self._over_the_encoder(), self._over_baselines(), self._with_bm25(), self._who_loses(), self._next()]
-        return [part for part in parts if part]
+        parts = [self._over_the_encoder(), self._over_baselines(), self._with_questions(), self._with_bm25()]
+        return [part for part in (*parts, self._who_loses(), self._next()) if part]
 
     def _over_the_encoder(self) -> str:
         dual = self.comparison.baseline
@@ -78,6 +79,14 @@ class Verdict(NamedTuple):
                 f"({_in_figures(test)}){as_well}."
             )
         return f"It {_ranks(test)} {best}, the strongest baseline on dev with the same labels ({_in_figures(test)})."
+
+    def _with_questions(self) -> str:
+        name = self.system + QUESTIONS
+        if self.same_labels is None or name not in {system.name for system in self.comparison.systems}:
+            return ""
+        test = self._test(self.same_labels.comparison, name)
+        has, best = self._value(self.comparison, name), self.same_labels.comparison.baseline
+        return f"Searching the training questions too ({name}) it has {has} ({_in_figures(test)}, to {best})."
 
     def _with_bm25(self) -> str:
         alone = f"BM25 alone has {self._value(self.comparison, self.bm25)}."
@@ -130,9 +139,9 @@ class Verdict(NamedTuple):
         return self.hybrids if {WITH, WITHOUT} <= names else None
 
     def _is_joined(self) -> bool:
-        """Whether dev gave a lexical ranking weight in the best pipeline with the graph."""
+        """Whether the best pipeline with the graph is more than an index: also a lexical ranking, or questions."""
         choices = {} if self.hybrids is None else self.hybrids.provenance.get("fusion_choices", {})
-        return WITH in choices and bool(choices[WITH]["weights"][0])
+        return WITH in choices and bool(choices[WITH]["weights"][0] or choices[WITH]["runs"][1].endswith(QUESTIONS))
 
     def _pair(self, name: str) -> str:
         assert self.hybrids is not None

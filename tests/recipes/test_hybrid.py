@@ -9,12 +9,14 @@ from gnnretrieval.data.runs.trec import rank, read_run
 from gnnretrieval.evaluation import ClickedDev, fuse, mean, per_query
 from gnnretrieval.feedback import SimulationSettings, import_feedback, simulate_log
 from gnnretrieval.feedback.judgement_table import read_judgements
-from gnnretrieval.index.hybrid import RankingSettings
+from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.lexical import LexicalSetting
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines, clicked_dev, compare_hybrids, fusion_lines
 from gnnretrieval.recipes.recipe import CompareSettings
 from gnnretrieval.recipes.run import run_recipe
+from gnnretrieval.training.gnn import messages
 from gnnretrieval.training.gnn.held_out import held_out_queries
+from gnnretrieval.training.gnn.question_weight import QuestionWeight
 
 QRELS = {f"q{number}": {"right": 1} for number in range(30)}
 DENSE, WITH_GRAPH = ("dual-encoder", "label-mean"), ("gnn-encoder",)
@@ -81,6 +83,29 @@ def test_the_pipeline_is_named_as_settings_of_the_index():
     assert RankingSettings.parse(comparison.provenance["pipeline"]) == RankingSettings.parse(
         {**expected, "lexical": setting._asdict()}
     )
+
+
+@pytest.mark.parametrize(("of_questions", "joins"), [("gnn-encoder", False), ("dual-encoder", True)])
+def test_a_pipeline_with_training_questions_is_named_as_settings_of_the_index(of_questions, joins):
+    both = {"gnn-encoder": RUNS["label-mean"], "gnn-encoder+questions": RUNS[of_questions]}
+    weak = {**RUNS, **both}
+    comparison = compare_hybrids(
+        QRELS,
+        weak,
+        CompareSettings(measures=("RR@10",)),
+        ("bm25",),
+        ("label-mean",),
+        tuple(both),
+        {},
+        {},
+        dev_runs=weak,
+        dev_qrels=QRELS,
+        question_weight=0.3,
+    )
+    choice = comparison.provenance["fusion_choices"][WITH]
+    assert choice["runs"] == ["bm25", "gnn-encoder+questions"]
+    pipeline = RankingSettings.parse(comparison.provenance["pipeline"])
+    assert (pipeline.nearest_questions, pipeline.hybrid) == (0.3, joins)
 
 
 def test_no_pipeline_without_the_graph_has_the_gnn_encoder():
@@ -157,3 +182,25 @@ def test_the_dev_questions_of_event_logs_count_by_their_clicks(tiny_dataset, tmp
     assert clicked.shown == {query: {one.passage for one in judged[query]} for query in queries}
     assert max(clicked.weights.values()) > 1
     assert clicked_dev(Dataset.open(tiny_dataset), "dev", [*Dataset.open(tiny_dataset).split("dev")]) is None
+
+
+def test_a_run_ranks_with_training_questions_where_training_chose_a_weight(
+    tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch
+):
+    chosen = QuestionWeight(0.4, True, 0.1, 0.01, 0.1, 0.01)
+    monkeypatch.setattr(messages, "choose_question_weight", lambda *given: chosen)
+    encoder = f'[encoder]\ncheckpoint = "{tiny_checkpoint}"\nmax_tokens = 48\nprecision = "float32"\n'
+    more = f'[data]\nsource = "{tiny_dataset}"\n{encoder}[train]\nevidence = 1\n[ranking]\nnearest_questions = 0.4\n'
+    (tmp_path / "r.toml").write_text(f'name = "r"\n{more}', encoding="utf-8")
+    made = run_recipe(tmp_path / "r.toml", out=tmp_path / "out")
+    assert made.model.question_weight == 0.4
+    name = "gnn-encoder+questions"
+    runs = [read_run(tmp_path / "out" / "rankings" / part / f"{name}.run") for part in ("", "dev")]
+    features = made.features
+    ranker = Ranker(made.index, RankingSettings(nearest_questions=0.4), "cpu", made.graph, made.model)
+    for run_of_split, split in zip(runs, ("test", "dev"), strict=True):
+        queries = {query.id: query.text for query in made.dataset.queries_of(split)}
+        assert run_of_split == ranker.run(queries, features.queries[features.rows_of(queries)], 100)
+    for comparison in (made.comparison, made.same_labels.comparison):
+        assert name in {system.name for system in comparison.systems}
+    assert made.hybrids.provenance["fusion_choices"][WITH]["runs"][1] in ("gnn-encoder", name)

@@ -39,8 +39,11 @@ def sentences(
     groups=None,
     hybrids=None,
     labels=True,
+    with_questions=None,
 ):
     values = {"bm25": 0.42, "dual-encoder": 0.44, "gnn-encoder": gnn}
+    if with_questions is not None:
+        values["gnn-encoder+questions"] = with_questions
     same = SameLabels(
         comparison("label-mean", p_baseline, **values, **{"label-mean": baseline}), groups={}, over_encoder=groups or {}
     )
@@ -77,6 +80,17 @@ def test_the_gain_over_encoder_and_baseline_comes_first_and_the_next_step_last()
         "30 questions rank better than with the dual-encoder, 12 worse.",
         "Next: `gnnretrieval serve work/mine` shows for each question what moved, and why.",
     ]
+
+
+def test_the_search_of_questions_is_compared_with_the_same_baseline_and_served_where_it_is_the_best_pipeline():
+    said = sentences(with_questions=0.7)
+    assert said[2] == (
+        "Searching the training questions too (gnn-encoder+questions) it has 70.0 (+10.0, p = 0.01, to label-mean)."
+    )
+    joined = pipelines(0.7, weights=(0, 1))
+    joined.provenance["fusion_choices"][WITH]["runs"][1] = "gnn-encoder+questions"
+    assert "serve work/mine --pipeline" in sentences(with_questions=0.7, hybrids=joined)[-1]
+    assert "--pipeline" not in sentences(hybrids=pipelines(0.7, weights=(0, 1)))[-1]
 
 
 def test_a_gain_that_a_simple_model_has_too_is_no_gain_of_the_graph():

@@ -149,6 +149,9 @@ def _what(settings: TrainSettings) -> str:
 
 
 def _remarks_of_linear(dev: Mapping[str, Any]) -> list[str]:
+    if weight := dev.get("questions", {}).get("weight"):
+        searched = f"`gnnretrieval search --nearest-questions {weight:g}`"
+        return ["", f"Searching the training questions too ({searched}) gained more than a standard error on dev."]
     if dev["best"]["gain"] > 0 and not dev["believed"]:
         return [
             "",
