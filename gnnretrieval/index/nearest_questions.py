@@ -28,12 +28,14 @@ from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 _BLOCK = 64  # questions searched together
+_CANDIDATES = 100  # minimum number of passages from each of the two searches
 
 
 class NearestQuestions:
     """Searches an index, and the training questions of its passages beside it.
 
-    Candidates are the best passages of the index, and as many by their nearest question.
+    Candidates are the best passages of the index, and as many by their nearest question: 100 each, or more if more are
+    wanted.
 
     Args:
         index: The index.
@@ -67,7 +69,7 @@ class NearestQuestions:
         """The run over vectors of questions ``(q, d)``, with at most ``depth`` passages each."""
         run: Run = {}
         index, passage_ids = self._index, self._index.texts.passage_ids()
-        most = min(depth, index.meta["num_passages"])
+        most = min(max(depth, _CANDIDATES), index.meta["num_passages"])
         with progress("searching", len(query_ids), "queries") as meter:
             for part in blocks(len(query_ids), _BLOCK):
                 prepared = np.ascontiguousarray(index.similarity.prepare_array(np.asarray(queries[part], np.float32)))

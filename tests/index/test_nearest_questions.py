@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from gnnretrieval.cli import cli
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import ArtifactError
-from gnnretrieval.index import build_index
+from gnnretrieval.index import build_index, nearest_questions
 from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.retriever import Retriever
 from gnnretrieval.index.updating import remove_passages
@@ -71,6 +71,19 @@ def test_scores_are_those_of_the_equation_also_of_passages_that_the_index_alone_
         }
         raised += len({one.passage_id for one in ranking} - alone)
     assert raised
+
+
+def test_few_hits_are_the_first_of_many(made, asked, tiny_graph, monkeypatch):
+    model, index = made
+    ranker = Ranker(index, RankingSettings(nearest_questions=WEIGHT), "cpu", tiny_graph, model)
+    whole = ranker.run(*asked, 40)
+
+    def are_the_first(depth):
+        return ranker.run(*asked, depth) == {query: ranking[:depth] for query, ranking in whole.items()}
+
+    assert all(map(are_the_first, range(1, 8)))
+    monkeypatch.setattr(nearest_questions, "_CANDIDATES", 1)
+    assert not all(map(are_the_first, range(1, 8)))
 
 
 def test_a_removed_passage_is_not_found_by_its_questions_either(made, asked, tiny_graph, tmp_path):
