@@ -151,16 +151,19 @@ def _of_groups(sets: Mapping[str, Any]) -> list[str]:
         ),
     ):
         lines += ["", f"## {title}", ""]
-        lines += ["| set | questions about | n | dual-encoder | strongest baseline | gnn-encoder | Δ |"]
-        lines += ["|---|---|---:|---:|---:|---:|---:|"]
+        lines += [
+            "| set | questions about | n | dual-encoder | strongest baseline | gnn-encoder | Δ | with questions |"
+        ]
+        lines += ["|---|---|---:|---:|---:|---:|---:|---:|"]
         for name, figures in sets.items():
             for group in groups:
                 if (part := figures["groups"].get(group)) is None:
                     continue
-                values = (part["RR@10"][system] for system in (DUAL, figures["strongest"], GNN))
-                shown = " | ".join(f"{100 * value:.1f}" for value in values)
+                values = [part["RR@10"].get(system) for system in (DUAL, figures["strongest"], GNN, WITH_QUESTIONS)]
+                *shown, of_questions = ["–" if value is None else f"{100 * value:.1f}" for value in values]
                 gain = difference(part["against"][figures["strongest"]])
-                lines.append(f"| {name} | {group} | {part['questions']:,} | {shown} | {gain} |")
+                cells = [name, group, f"{part['questions']:,}", *shown, gain, of_questions]
+                lines.append(f"| {' | '.join(cells)} |")
     return lines
 
 
