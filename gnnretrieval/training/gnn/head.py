@@ -78,9 +78,9 @@ def train_heads(
     Passages without labels are no candidates. They would be negatives only, and the heads might learn to rank them
     lower, also for the questions that they answer (benchmarks/results/head_candidates.md).
 
-    A step masks only its own questions: with ``mean`` above 0 a positive is mixed with the mean of its *other* labelled
-    questions, without copies of its own under other ids. So every question is trained on in every epoch, over nearly
-    the same graph as at search.
+    A step masks only its own questions, and copies of them under other ids: with ``mean`` above 0 a positive is mixed
+    with the mean of its *other* labelled questions. So every question is trained on in every epoch, over nearly the
+    same graph as at search.
 
     Args:
         graph: Features and labels.

@@ -44,7 +44,7 @@ class QuestionWeight(NamedTuple):
         best = f"training questions beside the passages: log2 rank {-self.rank_gain:+.2f}, RR@10 {100 * self.gain:+.1f}"
         if self.kept:
             return f"{best} by weight {self.weight:g}: search --nearest-questions {self.weight:g} uses them"
-        return f"{best} by weight {self.weight:g}: no more than chance"
+        return f"{best} by weight {self.weight:g}: left out"
 
 
 def choose_question_weight(judged: Sequence[Judged], messages: Messages) -> QuestionWeight:
