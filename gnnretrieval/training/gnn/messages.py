@@ -43,6 +43,7 @@ from gnnretrieval.training.gnn.settings import TrainSettings
 
 CPU = torch.device("cpu")
 WEIGHTS, LOG = "model.safetensors", "log.jsonl"
+QUESTION_WEIGHTS = "questions.safetensors"
 _ARRAYS = 4  # float32 arrays of all nodes' vectors that are in memory at the same time
 
 

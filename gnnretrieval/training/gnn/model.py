@@ -25,7 +25,7 @@ from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.nn.settings import GNNEncoderSettings
 from gnnretrieval.storage.artifacts import Artifact, open_artifact
-from gnnretrieval.training.gnn.messages import WEIGHTS, TrainedMessages
+from gnnretrieval.training.gnn.messages import QUESTION_WEIGHTS, WEIGHTS, TrainedMessages
 
 if TYPE_CHECKING:
     from gnnretrieval.training.gnn.embeddings import Embeddings
@@ -82,11 +82,11 @@ class GNNEncoderModel(Artifact):
 
     @property
     def question_weight(self) -> float:
-        """Weight of a passage's nearest training question that dev chose (:mod:`gnnretrieval.index.nearest_questions`).
+        """Weight of a passage's nearest training question that dev chose (:meth:`load_questions`).
 
         0: dev chose none, or it was not asked.
         """
-        return float(self.meta["dev"].get("questions", {}).get("weight", 0.0))
+        return float(self.meta.get("questions", {}).get("questions", 0.0))
 
     @property
     def settings(self) -> GNNEncoderSettings:
@@ -109,15 +109,35 @@ class GNNEncoderModel(Artifact):
         Raises:
             InputError: The weights are damaged.
         """
+        return self._messages("messages", WEIGHTS)
+
+    def load_questions(self) -> TrainedMessages:
+        """Head and messages by which a passage has several vectors, one for each training question and its own.
+
+        They are other ones than :meth:`load_messages`: dev chose them for
+        :func:`gnnretrieval.nn.label_messages.several_vectors`.
+
+        Raises:
+            ArtifactError: Dev chose none (:attr:`question_weight`).
+            InputError: The weights are damaged.
+        """
+        if not self.question_weight:
+            raise ArtifactError(
+                f"{self.path}: training kept one vector a passage, because more of them gained nothing on dev or there "
+                "is no dev split. Embed without --questions."
+            )
+        return self._messages("questions", QUESTION_WEIGHTS)
+
+    def _messages(self, entry: str, weights: str) -> TrainedMessages:
         meta = self.path / "meta.json"
         try:
-            messages = TypeAdapter(Messages).validate_python(self.meta["messages"])
+            messages = TypeAdapter(Messages).validate_python(self.meta[entry])
         except ValidationError as error:
-            raise InputError(f"messages: {error.errors()[0]['msg']}. Train again.", meta) from None
+            raise InputError(f"{entry}: {error.errors()[0]['msg']}. Train again.", meta) from None
         finite = all(math.isfinite(value) for value in messages if not isinstance(value, str))
         if not (finite and 0 <= messages.rounds <= _MOST_ROUNDS):
             raise InputError(f"{messages} is more than any training chooses. Train again.", meta)
-        return TrainedMessages.load(self.path / WEIGHTS, messages)
+        return TrainedMessages.load(self.path / weights, messages)
 
     def load(self, device: str | torch.device = "cpu") -> GNNEncoder:
         """The trained module in evaluation mode, for every layer except linear.
