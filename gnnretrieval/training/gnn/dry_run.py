@@ -29,6 +29,7 @@ from gnnretrieval.training.gnn.judged import FOLDS, Judged
 from gnnretrieval.training.gnn.ladder import (
     HEADS,
     MOST_SETTINGS,
+    MOST_WITH_QUESTIONS,
     SIDES,
     TRAINED_MEANS,
     head_steps,
@@ -143,6 +144,7 @@ def _rehearse_linear(plan: TrainingPlan, device: str, sides: Sequence[Sides] = S
     folds = FOLDS * is_few(held_out)
     steps = steps_of_heads(head_steps(graph, taught), folds, len(sides))
     labelled = np.unique(store.labels[:, 0])
+    settings_tried = MOST_SETTINGS + MOST_WITH_QUESTIONS * held_out.is_split
     at_once = min(torch.get_num_threads(), HEADS) if graph.device.type == "cpu" else 1
     return {
         "queries": int(plan.learned.taught[labelled].sum()),
@@ -153,7 +155,8 @@ def _rehearse_linear(plan: TrainingPlan, device: str, sides: Sequence[Sides] = S
         "timed_steps": _TIMES * STEPS,
         "step_seconds": step,
         "dev_seconds": dev,
-        "hours": (steps * step / at_once + MOST_SETTINGS * (1 + folds) * dev) / 3600,
+        "settings": settings_tried,
+        "hours": (steps * step / at_once + settings_tried * (1 + folds) * dev) / 3600,
         "memory": {
             "estimate": bytes_of_messages(store.dimension, len(graph.passages) + len(graph.queries)),
             "peak": _peak(graph.device),
@@ -237,7 +240,7 @@ def dry_run_lines(figures: dict[str, Any], settings: TrainSettings) -> list[str]
         return [
             f"{counted(figures['queries'], 'training query')}, {counted(figures['dev_queries'], 'dev query')}",
             f"{counted(figures['steps'], 'step')} of heads, {figures['step_seconds']:.3g} s each; at most "
-            f"{MOST_SETTINGS} settings, each measured on dev in {figures['dev_seconds']:.3g} s: "
+            f"{figures['settings']} settings, each measured on dev in {figures['dev_seconds']:.3g} s: "
             f"{in_time(3600 * figures['hours'])} in all",
             f"peak memory of the process so far {_gib(memory['peak'])}; about {_gib(memory['estimate'])} for the "
             "vectors",

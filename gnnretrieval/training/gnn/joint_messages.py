@@ -320,7 +320,7 @@ def train_joint_messages(
     may_teach = torch.from_numpy(taught)
     place = as_device(device)
     ladder = train_messages(store, held_out, settings, may_teach, sides=JOINT_SIDES, device=place)
-    ladder = ladder._replace(questions=None)  # the query encoder learns, and their vectors with it
+    ladder = ladder._replace(beside=None, climb_beside=None)  # the query encoder learns, and their vectors with it
     if ranks.first:
         for line in ladder.lines():
             say(line)

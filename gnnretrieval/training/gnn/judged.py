@@ -26,6 +26,7 @@ from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.training.gnn.held_out import first_copies, passages_by_query
 from gnnretrieval.training.gnn.ladder import (
     HEADS,
+    QUESTIONS,
     SIDES,
     first_ranks,
     first_ranks_of_scores,
@@ -119,22 +120,19 @@ class Judged:
     @torch.no_grad()
     def first_ranks(self, messages: Messages) -> NDArray[np.int64]:
         """Rank of the first relevant passage of each question ``(q,)``; by clicks, among the passages shown."""
-        if messages not in self.ranks:
+        if messages not in self.ranks and messages.questions:
+            self._rank_with_questions(messages)
+        elif messages not in self.ranks:
             heads = self.heads[messages.head] if messages.steps else None
             self.ranks[messages] = self._ranks_of(message_vectors(self.graph, heads, messages, self.near))
         return self.ranks[messages]
 
-    @torch.no_grad()
-    def ranks_beside_questions(self, messages: Messages, weights: Sequence[float]) -> NDArray[np.int64]:
-        """As :meth:`first_ranks`, with a passage's nearest question beside its vector ``(w, q)``.
-
-        Args:
-            messages: The messages.
-            weights: Weights of the nearest question (:mod:`gnnretrieval.index.nearest_questions`).
-        """
+    def _rank_with_questions(self, messages: Messages) -> None:
+        """As :meth:`first_ranks` with every weight of the questions: their products are the same."""
         heads = self.heads[messages.head] if messages.steps else None
-        vectors = message_vectors(self.graph, heads, messages, self.near)
+        vectors = message_vectors(self.graph, heads, messages._replace(questions=0.0), self.near)
         questions = question_vectors(self.graph, heads, messages)
+        weights = sorted({*QUESTIONS, messages.questions})
         ranks = np.ones((len(weights), len(self.relevant)), dtype=np.int64)
         for part in blocks(len(self.relevant), _AT_ONCE):
             plain = self.queries[part] @ vectors.T  # (b, m)
@@ -144,7 +142,7 @@ class Judged:
                 if self.clicked is not None:
                     scores = scores_among(scores, self.clicked.shown[part])
                 ranks[number, part] = first_ranks_of_scores(scores, self.relevant[part])
-        return ranks
+        self.ranks.update(zip((messages._replace(questions=weight) for weight in weights), ranks, strict=True))
 
     def _ranks_of(self, vectors: Tensor) -> NDArray[np.int64]:
         shown = None if self.clicked is None else self.clicked.shown

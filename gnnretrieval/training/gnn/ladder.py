@@ -26,9 +26,11 @@ LARGE_MEANS = (0.7, 1.0)  # tried without a head, or with the one that is kept
 REJECTIONS = ((0, 0.0), (1, 0.05), (1, 0.1), (3, 0.05), (3, 0.1))
 PRIORS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.03)
 SCALINGS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+QUESTIONS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 HEADS = len(STEPS) * len(TRAINED_MEANS) * len(SIDES)
 MOST_SETTINGS = len(MEANS) * (3 + HEADS) + len(STEPS) * len(SIDES) + HEADS + 2 * len(REJECTIONS)
 MOST_SETTINGS += 3 * len(LARGE_MEANS) + 2 * len(SCALINGS) + len(PRIORS)  # all rungs
+MOST_WITH_QUESTIONS = 2 + HEADS + len(MEANS) + len(REJECTIONS)  # each with all weights
 CUTOFF, _QUERIES = 10, 256
 
 
@@ -243,60 +245,131 @@ def climb(
             passages with training questions. None: all.
         by_rank: Returns the log rank of each dev question ``(q,)``, higher is better. None: as ``measure``.
     """
-    by_rank = by_rank or measure
-    base = by_rank(Messages())
-    both = together(measure(Messages()), base)
-    kept, best, rungs, tried = Messages(), base, list[Rung](), dict[Messages, NDArray[np.float64]]()
-
-    def rung(name: str, choices: Sequence[Messages], first: int | None = None) -> None:
-        nonlocal kept, best
-        measured = {choice: by_rank(choice) for choice in choices if choice != kept}
-        if not measured:
-            return
-        tried.update(measured)
-        gains = {messages: values - best for messages, values in measured.items()}
-        harmless = {messages: gain for messages, gain in gains.items() if not harms(gain, parts)}
-        values = {
-            messages: both(measure(messages), measured[messages])[:first].mean() for messages in harmless or gains
-        }
-        choice = max(values, key=lambda messages: float(values[messages]))  # the first of equals
-        gain, error = mean_and_error(gains[choice][:first])
-        reciprocals = measure(choice)
-        difference = (reciprocals - measure(kept))[:first]
-        better = bool(harmless) and gains_in_one(mean_and_error(difference), (gain, error))
-        dev = float(reciprocals.mean())
-        rungs.append(Rung(name, choice, dev, *mean_and_error(difference), better, gain, error))
-        if better:
-            kept, best = choice, measured[choice]
-
-    rung("label mean", [Messages(mean=mean) for mean in (*MEANS, *LARGE_MEANS)])
+    ladder = _Ladder(measure, by_rank or measure, parts)
+    ladder.rung("label mean", [Messages(mean=mean) for mean in (*MEANS, *LARGE_MEANS)])
     heads = _kinds_of_head(steps, sides)
-    rung("head", [head for head in heads if not head.trained_mean])
-    rung("head and label mean", [head._replace(mean=mean) for head, mean in product(heads, MEANS[1:])])
-    rung("rejection", [kept._replace(rounds=rounds, step_size=size) for rounds, size in rejections])
+    ladder.rung("head", [head for head in heads if not head.trained_mean])
+    ladder.rung("head and label mean", [head._replace(mean=mean) for head, mean in product(heads, MEANS[1:])])
+    ladder.rung("rejection", ladder.with_rejections(rejections))
     if len(priors) > 1:
-        rung("prior", [kept._replace(prior=prior) for prior in priors], of_dev)
+        ladder.rung("prior", [ladder.kept._replace(prior=prior) for prior in priors], of_dev)
     if len(scalings) > 1:
-        rung("local scaling", [kept._replace(scaling=scaling) for scaling in scalings])
+        ladder.rung("local scaling", [ladder.kept._replace(scaling=scaling) for scaling in scalings])
     # parts interact: another value of an early part may be the best beside the later ones
-    trained_means = TRAINED_MEANS if kept.steps else (0.0,)
-    rung(
+    trained_means = TRAINED_MEANS if ladder.kept.steps else (0.0,)
+    ladder.rung(
         "label mean, again",
         [
-            kept._replace(mean=mean, trained_mean=trained)
+            ladder.kept._replace(mean=mean, trained_mean=trained)
             for trained in trained_means
             for mean in (*MEANS, *LARGE_MEANS)
         ],
     )
-    rung("head, again", [_with_head_of(kept, head) for head in (Messages(), *heads)])
-    rung("rejection, again", [kept._replace(rounds=rounds, step_size=size) for rounds, size in rejections])
+    ladder.rung("head, again", [_with_head_of(ladder.kept, head) for head in (Messages(), *heads)])
+    ladder.rung("rejection, again", ladder.with_rejections(rejections))
     if len(scalings) > 1:
-        rung("local scaling, again", [kept._replace(scaling=scaling) for scaling in scalings])
-    p = 1.0
-    if float((best - base).mean()) > 0:
-        p = corrected_ps(np.round(np.stack([best, *tried.values()]) - base, 12))[0]
-    dev, dual_encoder = float(measure(kept).mean()), float(measure(Messages()).mean())
-    return Climb(kept, dev, dual_encoder, dev - dual_encoder, len(tried), p, rungs)
+        ladder.rung("local scaling, again", [ladder.kept._replace(scaling=scaling) for scaling in scalings])
+    return ladder.result()
+
+
+def climb_with_questions(
+    measure: Callable[[Messages], NDArray[np.float64]],
+    start: Messages,
+    *,
+    steps: Sequence[int] = STEPS,
+    sides: Sequence[Sides] = SIDES,
+    rejections: Sequence[tuple[int, float]] = REJECTIONS,
+    of_dev: int | None = None,
+    by_rank: Callable[[Messages], NDArray[np.float64]] | None = None,
+) -> Climb:
+    """Climb on from the messages for one vector a passage, with the passage's training questions as further vectors.
+
+    The first rung adds the questions to the messages that were kept. The second starts from heads alone, because what
+    is good for one vector a passage, such as the mean of its questions, need not be good beside these. Then label mean,
+    rejection, prior and local scaling are tried again, the first two with every weight of the questions.
+
+    Args:
+        measure: As in :func:`climb`.
+        start: Messages for one vector a passage.
+        steps: As in :func:`climb`.
+        sides: As in :func:`climb`.
+        rejections: As in :func:`climb`.
+        of_dev: As in :func:`climb`.
+        by_rank: As in :func:`climb`.
+
+    Returns:
+        The choice; its messages are ``start`` if the questions gain nothing.
+    """
+    ladder = _Ladder(measure, by_rank or measure, start=start)
+    ladder.rung("training questions", _with_questions([start]))
+    heads = (Messages(), *_kinds_of_head(steps, sides))
+    ladder.rung("training questions and head", _with_questions(heads))
+    if not ladder.kept.questions:
+        return ladder.result()
+    kept = ladder.kept
+    ladder.rung("label mean with questions", _with_questions([kept._replace(mean=mean) for mean in MEANS]))
+    ladder.rung("rejection with questions", _with_questions(ladder.with_rejections(rejections)))
+    ladder.rung("prior with questions", [ladder.kept._replace(prior=prior) for prior in PRIORS], of_dev)
+    ladder.rung("local scaling with questions", [ladder.kept._replace(scaling=scaling) for scaling in SCALINGS])
+    return ladder.result()
+
+
+def _with_questions(choices: Sequence[Messages]) -> list[Messages]:
+    """Each with every weight of the questions."""
+    return [messages._replace(questions=weight) for messages in choices for weight in QUESTIONS]
+
+
+class _Ladder:
+    """What is kept while climbing from ``start``; other arguments as of :func:`climb`."""
+
+    def __init__(
+        self,
+        measure: Callable[[Messages], NDArray[np.float64]],
+        by_rank: Callable[[Messages], NDArray[np.float64]],
+        parts: NDArray[np.integer] | None = None,
+        start: Messages | None = None,
+    ) -> None:
+        self.measure, self.by_rank, self.parts = measure, by_rank, parts
+        self.base = by_rank(Messages())
+        self.both = together(measure(Messages()), self.base)
+        self.kept = start or Messages()
+        self.best = by_rank(self.kept)
+        self.rungs: list[Rung] = []
+        self.tried: dict[Messages, NDArray[np.float64]] = {}
+
+    def with_rejections(self, rejections: Sequence[tuple[int, float]]) -> list[Messages]:
+        """What is kept, with each kind of rejection."""
+        return [self.kept._replace(rounds=rounds, step_size=size) for rounds, size in rejections]
+
+    def rung(self, name: str, choices: Sequence[Messages], first: int | None = None) -> None:
+        """Try settings, by the ``first`` questions alone (None: all), and keep the best if it is better."""
+        measured = {choice: self.by_rank(choice) for choice in choices if choice != self.kept}
+        if not measured:
+            return
+        self.tried.update(measured)
+        gains = {messages: values - self.best for messages, values in measured.items()}
+        harmless = {messages: gain for messages, gain in gains.items() if not harms(gain, self.parts)}
+        values = {
+            messages: self.both(self.measure(messages), measured[messages])[:first].mean()
+            for messages in harmless or gains
+        }
+        choice = max(values, key=lambda messages: float(values[messages]))  # the first of equals
+        gain, error = mean_and_error(gains[choice][:first])
+        reciprocals = self.measure(choice)
+        difference = (reciprocals - self.measure(self.kept))[:first]
+        better = bool(harmless) and gains_in_one(mean_and_error(difference), (gain, error))
+        dev = float(reciprocals.mean())
+        self.rungs.append(Rung(name, choice, dev, *mean_and_error(difference), better, gain, error))
+        if better:
+            self.kept, self.best = choice, measured[choice]
+
+    def result(self) -> Climb:
+        """The choice."""
+        p = 1.0
+        if float((self.best - self.base).mean()) > 0:
+            p = corrected_ps(np.round(np.stack([self.best, *self.tried.values()]) - self.base, 12))[0]
+        dev, dual_encoder = (float(self.measure(messages).mean()) for messages in (self.kept, Messages()))
+        return Climb(self.kept, dev, dual_encoder, dev - dual_encoder, len(self.tried), p, self.rungs)
 
 
 def harms(gains: NDArray[np.float64], parts: NDArray[np.integer] | None) -> bool:

@@ -26,19 +26,22 @@ from gnnretrieval.training.gnn.held_out import BY_QUESTION, HeldOut
 from gnnretrieval.training.gnn.judged import FEW, FOLDS, MOST_HEADS, Judged, cross_validated, rows_of
 from gnnretrieval.training.gnn.ladder import (
     MOST_SETTINGS,
+    MOST_WITH_QUESTIONS,
     PRIORS,
+    QUESTIONS,
     REJECTIONS,
     SCALINGS,
     SIDES,
     STEPS,
     Climb,
+    Rung,
     climb,
+    climb_with_questions,
     head_steps,
     heads_of,
     message_graph,
     steps_of_heads,
 )
-from gnnretrieval.training.gnn.question_weight import QuestionWeight, choose_question_weight
 from gnnretrieval.training.gnn.settings import TrainSettings
 
 CPU = torch.device("cpu")
@@ -115,7 +118,8 @@ class MessagesTraining(NamedTuple):
     cross_validated: int
     passages: int
     judged: Judged | None = None
-    questions: QuestionWeight | None = None
+    beside: TrainedMessages | None = None
+    climb_beside: Climb | None = None
 
     @property
     def is_significant(self) -> bool:
@@ -143,7 +147,14 @@ class MessagesTraining(NamedTuple):
             "evidence": self.evidence,
             "chosen": {"RR@10": self.dev},
             "kept": self.kept,
-        } | ({} if self.questions is None else {"questions": self.questions.described()})
+        } | ({} if self.climb_beside is None else {"questions": self._described_beside(self.climb_beside)})
+
+    def _described_beside(self, choice: Climb) -> dict[str, Any]:
+        return {
+            "RR@10": choice.dev,
+            "best": {"gain": choice.gain, "p": choice.p, "tried": choice.tried},
+            "kept": None if self.beside is None else in_words(self.beside.messages),
+        }
 
     def write_log(self, path: Path) -> None:
         """Write one line per rung, in the form of the other trainings' measurements."""
@@ -159,9 +170,13 @@ class MessagesTraining(NamedTuple):
                 "kept": rung.kept,
                 "dev": {"RR@10": rung.dev, "dual-encoder": self.climb.dual_encoder},
             }
-            for number, rung in enumerate(self.climb.rungs, 1)
+            for number, rung in enumerate(self._rungs, 1)
         ]
         path.write_text("".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines), encoding="utf-8")
+
+    @property
+    def _rungs(self) -> list[Rung]:
+        return [*self.climb.rungs, *([] if self.climb_beside is None else self.climb_beside.rungs)]
 
     def lines(self) -> list[str]:
         """The choice as lines for the user."""
@@ -175,7 +190,7 @@ class MessagesTraining(NamedTuple):
             + (f" ± {100 * rung.error:.1f}" if math.isfinite(rung.error) else "")
             + f", by {in_words(rung.messages)}: "
             + ("kept" if rung.kept else "left out")
-            for rung in choice.rungs
+            for rung in self._rungs
         ]
         best = f"p = {choice.p:.2g}, the best of {choice.tried} settings"
         if choice.messages == Messages():
@@ -190,8 +205,11 @@ class MessagesTraining(NamedTuple):
                 f"kept: {self.kept}; dev RR@10 {100 * self.dev:.1f}, dual-encoder {100 * self.dual_encoder:.1f} "
                 f"({best})"
             )
-        if self.questions is not None:
-            said.append(self.questions.line())
+        if self.beside is not None and self.climb_beside is not None:
+            said.append(
+                f"beside the passages, their training questions: {in_words(self.beside.messages)}; dev RR@10 "
+                f"{100 * self.climb_beside.dev:.1f}; search --nearest-questions uses them"
+            )
         return said
 
 
@@ -219,6 +237,8 @@ def in_words(messages: Messages) -> str:
         parts.append(f"prior {messages.prior:+g}")
     if messages.scaling:
         parts.append(f"local scaling {messages.scaling:g}")
+    if messages.questions:
+        parts.append(f"nearest question {messages.questions:g}")
     return ", ".join(parts) or "the dual-encoder"
 
 
@@ -313,7 +333,8 @@ def train_over(
                 clicked=held_out.clicked_in_graph,
                 may_join=held_out.may_join,
             )
-    with progress("measuring on dev", MOST_SETTINGS, "settings") as meter:
+    further = MOST_WITH_QUESTIONS * len(QUESTIONS) + len(PRIORS) + len(SCALINGS)
+    with progress("measuring on dev", MOST_SETTINGS + further * held_out.is_split, "settings") as meter:
 
         def measure(messages: Messages) -> NDArray[np.float64]:
             return np.concatenate([part.measure(messages) for part in judged])
@@ -322,8 +343,8 @@ def train_over(
             meter.advance(1)
             return np.concatenate([part.log_ranks(messages) for part in judged])
 
-        beside = sum(len(part.relevant) for part in judged[1:])
-        parts = np.append(held_out.parts[rows_of(len(held_out.parts))], np.full(beside, BY_QUESTION))
+        added = sum(len(part.relevant) for part in judged[1:])
+        parts = np.append(held_out.parts[rows_of(len(held_out.parts))], np.full(added, BY_QUESTION))
         choice = climb(
             measure,
             steps=steps,
@@ -335,7 +356,18 @@ def train_over(
             of_dev=len(judged[0].relevant),
             by_rank=by_rank,
         )
-    messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
+        messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
+        climb_beside = None
+        if held_out.is_split:  # without it nothing shows how often later questions repeat the training questions
+            climb_beside = climb_with_questions(
+                measure,
+                messages,
+                steps=steps,
+                sides=sides,
+                rejections=rejections,
+                of_dev=len(judged[0].relevant),
+                by_rank=by_rank,
+            )
     heads = without_dev = tried[messages.head] if messages.steps else None
     dev, before = (float(judged[0].measure(setting).mean()) for setting in (messages, Messages()))
     if heads is not None and held_out.hidden is not None and not held_out.is_split:
@@ -345,12 +377,27 @@ def train_over(
     trained = TrainedMessages(heads, messages)
     if messages.scaling:
         trained = trained.with_level(whole)
-    passages = len(whole.passages)
-    # without a dev split nothing shows how often later questions will be about passages with training questions
-    wanted = held_out.is_split and messages != Messages()
-    questions = choose_question_weight(judged, messages) if wanted else None
+    beside = None
+    if (
+        climb_beside is not None
+        and climb_beside.messages.questions
+        and _is_significant(climb_beside, settings.evidence)
+    ):
+        chosen = climb_beside.messages
+        beside = TrainedMessages(tried[chosen.head] if chosen.steps else None, chosen)
+        beside = beside.with_level(whole) if chosen.scaling else beside
     return MessagesTraining(
-        choice, settings.evidence, without_dev, trained, dev, before, beside, passages, judged[0], questions
+        choice,
+        settings.evidence,
+        without_dev,
+        trained,
+        dev,
+        before,
+        cross_validated=added,
+        passages=len(whole.passages),
+        judged=judged[0],
+        beside=beside,
+        climb_beside=climb_beside,
     )
 
 

@@ -32,7 +32,7 @@ from gnnretrieval.training.gnn.joint import JointEncoders, require_encoder
 from gnnretrieval.training.gnn.joint_messages import JointMessages, train_joint_messages
 from gnnretrieval.training.gnn.judged import rows_of
 from gnnretrieval.training.gnn.loop import ENCODER, GNNTraining
-from gnnretrieval.training.gnn.messages import LOG, WEIGHTS, MessagesTraining, train_messages
+from gnnretrieval.training.gnn.messages import LOG, QUESTION_WEIGHTS, WEIGHTS, MessagesTraining, train_messages
 from gnnretrieval.training.gnn.model import HELD_OUT_DEPTH, HELD_OUT_RUN, KIND, GNNEncoderModel
 from gnnretrieval.training.gnn.model_card import CARD, model_card
 from gnnretrieval.training.gnn.selection import Selection
@@ -161,6 +161,9 @@ def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks
     for line in training.lines():
         say(line)
     training.trained.save(directory / WEIGHTS)
+    beside = training.beside if isinstance(training, MessagesTraining) else None
+    if beside is not None:
+        beside.save(directory / QUESTION_WEIGHTS)
     if isinstance(training, MessagesTraining) and not plan.held_out.is_split:
         _write_held_out_run(training, plan, directory)
     labelled = np.unique(store.labels[:, 0])
@@ -170,6 +173,7 @@ def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks
         {
             **({} if encoder is None else {JOINT: encoder.model_dump(mode="json")}),
             "messages": training.trained.messages._asdict(),
+            **({} if beside is None else {"questions": beside.messages._asdict()}),
             "dev": {
                 "split": plan.held_out.name,
                 "queries": len(plan.held_out.relevant),
