@@ -11,12 +11,13 @@ from gnnretrieval.feedback import SimulationSettings, import_feedback, simulate_
 from gnnretrieval.feedback.judgement_table import read_judgements
 from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.lexical import LexicalSetting
+from gnnretrieval.nn.label_messages import Messages
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines, clicked_dev, compare_hybrids, fusion_lines
 from gnnretrieval.recipes.recipe import CompareSettings
 from gnnretrieval.recipes.run import run_recipe
 from gnnretrieval.training.gnn import messages
 from gnnretrieval.training.gnn.held_out import held_out_queries
-from gnnretrieval.training.gnn.question_weight import QuestionWeight
+from gnnretrieval.training.gnn.ladder import Climb
 
 QRELS = {f"q{number}": {"right": 1} for number in range(30)}
 DENSE, WITH_GRAPH = ("dual-encoder", "label-mean"), ("gnn-encoder",)
@@ -187,8 +188,8 @@ def test_the_dev_questions_of_event_logs_count_by_their_clicks(tiny_dataset, tmp
 def test_a_run_ranks_with_training_questions_where_training_chose_a_weight(
     tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch
 ):
-    chosen = QuestionWeight(0.4, True, 0.1, 0.01, 0.1, 0.01)
-    monkeypatch.setattr(messages, "choose_question_weight", lambda *given: chosen)
+    chosen = Climb(Messages(questions=0.4), 0.5, 0.3, 0.2, 9, 0.001, [])
+    monkeypatch.setattr(messages, "climb_with_questions", lambda *given, **settings: chosen)
     encoder = f'[encoder]\ncheckpoint = "{tiny_checkpoint}"\nmax_tokens = 48\nprecision = "float32"\n'
     more = f'[data]\nsource = "{tiny_dataset}"\n{encoder}[train]\nevidence = 1\n[ranking]\nnearest_questions = 0.4\n'
     (tmp_path / "r.toml").write_text(f'name = "r"\n{more}', encoding="utf-8")

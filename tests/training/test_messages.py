@@ -91,8 +91,11 @@ def test_what_was_trained_is_what_is_loaded_and_embedded(model, embeddings, tiny
 def test_the_log_tells_each_rung_with_its_gain(model):
     rungs = [json.loads(line) for line in (model.path / "log.jsonl").read_text().splitlines()]
     assert rungs[0]["rung"] == "label mean"
-    kept = [rung["messages"] for rung in rungs if rung["kept"]]
-    assert kept[-1] | {"level": model.meta["messages"]["level"]} == model.meta["messages"]
+    for entry, with_questions in (("messages", False), ("questions", True)):
+        kept = [
+            rung["messages"] for rung in rungs if rung["kept"] and bool(rung["messages"]["questions"]) == with_questions
+        ]
+        assert kept[-1] | {"level": model.meta[entry]["level"]} == model.meta[entry]
     assert all({"gain", "error", "dev", "step"} <= rung.keys() for rung in rungs)
 
 

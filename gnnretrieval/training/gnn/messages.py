@@ -154,6 +154,7 @@ class MessagesTraining(NamedTuple):
             "RR@10": choice.dev,
             "best": {"gain": choice.gain, "p": choice.p, "tried": choice.tried},
             "kept": None if self.beside is None else in_words(self.beside.messages),
+            "weight": 0.0 if self.beside is None else self.beside.messages.questions,
         }
 
     def write_log(self, path: Path) -> None:
@@ -206,9 +207,10 @@ class MessagesTraining(NamedTuple):
                 f"({best})"
             )
         if self.beside is not None and self.climb_beside is not None:
+            weight = self.beside.messages.questions
             said.append(
-                f"beside the passages, their training questions: {in_words(self.beside.messages)}; dev RR@10 "
-                f"{100 * self.climb_beside.dev:.1f}; search --nearest-questions uses them"
+                f"kept for a search of the passages and their questions (search --nearest-questions {weight:g}): "
+                f"{in_words(self.beside.messages)}; RR@10 {100 * self.climb_beside.dev:.1f}"
             )
         return said
 

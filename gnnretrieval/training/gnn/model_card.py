@@ -149,11 +149,12 @@ def _what(settings: TrainSettings) -> str:
 
 
 def _remarks_of_linear(dev: Mapping[str, Any]) -> list[str]:
-    if kept := dev.get("questions", {}).get("kept"):
+    if weight := dev.get("questions", {}).get("weight"):
+        searched = f"`gnnretrieval search --nearest-questions {weight:g}`"
         return [
             "",
-            "A search of the passages and their training questions (`gnnretrieval search --nearest-questions WEIGHT`) "
-            f"gained more than a standard error on dev, by {kept}: RR@10 {100 * dev['questions']['RR@10']:.1f}.",
+            f"Kept for a search of the passages and their training questions ({searched}), which gained more than a "
+            f"standard error on dev: {dev['questions']['kept']}.",
         ]
     if dev["best"]["gain"] > 0 and not dev["believed"]:
         return [
