@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gnnretrieval.data import Dataset
-from gnnretrieval.errors import GnnRetrievalError, InputError
+from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.graph.growth.add import add_to_graph
 from gnnretrieval.graph.growth.additions import read_additions
 from gnnretrieval.graph.store import open_graph
@@ -108,6 +108,16 @@ def test_the_card_says_what_is_sent_and_which_questions_chose_it(model):
     assert f"| cross-validated training questions beside them | {beside} |" in card
 
 
+def test_the_choice_with_questions_is_kept_beside_the_one_for_a_vector_a_passage(model):
+    weight = model.question_weight
+    beside, chosen = model.load_questions(), model.meta["dev"]["questions"]
+    assert weight == beside.messages.questions > 0
+    assert chosen["kept"] == in_words(beside.messages)
+    assert chosen["RR@10"] > 0
+    assert model.load_messages().messages.questions == 0
+    assert f"gnnretrieval search --nearest-questions {weight:g}" in (model.path / "README.md").read_text()
+
+
 def test_folded_vectors_are_compared_by_dot_product_where_lengths_tell(model):
     trained = model.load_messages()
     assert trained.messages.steps
@@ -126,6 +136,9 @@ def test_a_gain_that_may_be_chance_keeps_the_dual_encoder(
     made = train_gnn(tiny_graph, dataset, tiny_features, settings, tmp_path / "model")
     assert made.load_messages().messages == Messages()
     assert load_file(made.path / "model.safetensors") == {}
+    assert made.question_weight == 0
+    with pytest.raises(ArtifactError, match="kept nothing for a search with training questions"):
+        made.load_questions()
     assert any("the embeddings stay the dual-encoder's" in line for line in said)
     assert made.meta["dev"]["chosen"]["RR@10"] == made.meta["dev"]["dual_encoder"]["RR@10"]
     vectors = embed_passages(made, tiny_graph, tmp_path / "embeddings").passages

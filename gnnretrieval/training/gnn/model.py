@@ -112,10 +112,9 @@ class GNNEncoderModel(Artifact):
         return self._messages("messages", WEIGHTS)
 
     def load_questions(self) -> TrainedMessages:
-        """Head and messages by which a passage has several vectors, one for each training question and its own.
+        """Head and messages for a search with training questions (:mod:`gnnretrieval.index.nearest_questions`).
 
-        They are other ones than :meth:`load_messages`: dev chose them for
-        :func:`gnnretrieval.nn.label_messages.several_vectors`.
+        Dev chose them for it, so they differ from those of :meth:`load_messages`.
 
         Raises:
             ArtifactError: Dev chose none (:attr:`question_weight`).
@@ -123,8 +122,8 @@ class GNNEncoderModel(Artifact):
         """
         if not self.question_weight:
             raise ArtifactError(
-                f"{self.path}: training kept one vector a passage, because more of them gained nothing on dev or there "
-                "is no dev split. Embed without --questions."
+                f"{self.path}: training kept nothing for a search with training questions, because that gained nothing "
+                "on dev, or there is no dev split."
             )
         return self._messages("questions", QUESTION_WEIGHTS)
 
