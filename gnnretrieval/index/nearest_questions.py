@@ -6,8 +6,8 @@ The mean of a passage's training questions loses what tells them apart; the near
 that of the baseline ``question-index``, over vectors of the GNN-encoder: :math:`v_p` by
 :func:`gnnretrieval.nn.label_messages.message_vectors`, :math:`u_q` by
 :func:`gnnretrieval.nn.label_messages.question_vectors`. They are made when a search is opened, by the messages that
-training chose for this equation, since others are best for one vector a passage. A search compares a question with all
-passages and all training questions.
+training chose for this equation or, where it chose none, by those for one vector a passage. A search compares a
+question with all passages and all training questions.
 """
 
 from __future__ import annotations
@@ -77,6 +77,8 @@ class NearestQuestions:
         run: Run = {}
         index, passage_ids = self._index, self._index.texts.passage_ids()
         ties, most = ties_by_id(passage_ids), min(depth, index.meta["num_passages"])
+        if not most:  # every passage was removed
+            return {query_id: [] for query_id in query_ids}
         with progress("searching", len(query_ids), "queries") as meter:
             for part in blocks(len(query_ids), _BLOCK):
                 scores = self._scores(index.similarity.prepare_array(np.asarray(queries[part], np.float32)))

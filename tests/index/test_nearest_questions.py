@@ -30,8 +30,8 @@ def made(tiny_graph, tiny_dataset, tiny_features, tmp_path_factory):
         for name, value in (("STEPS", (30, 90)), ("ENOUGH", 1), ("MEANS", (0.0, 0.1)), ("LARGE_MEANS", ())):
             patch.setattr(ladder, name, value)
 
-        def others(measure, start, **settings):
-            return Climb(start._replace(mean=0.3, rounds=0, prior=-0.1, questions=WEIGHT), 0.5, 0.3, 0.2, 9, 0.001, [])
+        def others(measure, start, measured, **settings):
+            return Climb(start._replace(mean=0.3, rounds=0, prior=-0.1, questions=WEIGHT), 0.5, 0.3, 0.2, {}, 0.001, [])
 
         patch.setattr(messages, "climb_with_questions", others)
         model = train_gnn(tiny_graph, Dataset.open(tiny_dataset), tiny_features, settings, place / "model")
@@ -77,6 +77,14 @@ def test_few_hits_are_the_first_of_many(made, asked, tiny_graph):
     whole = ranker.run(*asked, 40)
     for depth in range(1, 8):
         assert ranker.run(*asked, depth) == {query: ranking[:depth] for query, ranking in whole.items()}
+
+
+def test_an_index_without_passages_finds_nothing(made, asked, tiny_graph, tmp_path):
+    model, _ = made
+    copy = build_index(embed_passages(model, tiny_graph, tmp_path / "embeddings"), tmp_path / "index")
+    left = remove_passages(copy.path, copy.texts.passage_ids())
+    found = Ranker(left, RankingSettings(nearest_questions=WEIGHT), "cpu", tiny_graph, model).run(*asked, 5)
+    assert set(map(len, found.values())) == {0}
 
 
 def test_a_graph_with_more_passages_than_the_index_is_refused(made, asked, tiny_graph, tmp_path):

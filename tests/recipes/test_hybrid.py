@@ -188,7 +188,7 @@ def test_the_dev_questions_of_event_logs_count_by_their_clicks(tiny_dataset, tmp
 def test_a_run_ranks_with_training_questions_where_training_chose_a_weight(
     tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch
 ):
-    chosen = Climb(Messages(questions=0.4), 0.5, 0.3, 0.2, 9, 0.001, [])
+    chosen = Climb(Messages(questions=0.4), 0.5, 0.3, 0.2, {}, 0.001, [])
     monkeypatch.setattr(messages, "climb_with_questions", lambda *given, **settings: chosen)
     encoder = f'[encoder]\ncheckpoint = "{tiny_checkpoint}"\nmax_tokens = 48\nprecision = "float32"\n'
     more = f'[data]\nsource = "{tiny_dataset}"\n{encoder}[train]\nevidence = 1\n[ranking]\nnearest_questions = 0.4\n'

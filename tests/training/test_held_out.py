@@ -154,7 +154,7 @@ def test_a_head_does_not_learn_from_a_query_of_both_train_and_dev_after_the_choi
 ) -> None:
     store, dataset, features = with_training_queries_in_dev(tiny_dataset, tiny_settings, tmp_path)
     head = Messages(20, sides="both")
-    monkeypatch.setattr(messages, "climb", lambda measure, **given: Climb(head, 1.0, 0.5, 0.5, 1, 0.001, []))
+    monkeypatch.setattr(messages, "climb", lambda measure, **given: Climb(head, 1.0, 0.5, 0.5, {}, 0.001, []))
     model = train_gnn(store, dataset, features, TrainSettings.parse({"layer": "linear"}), tmp_path / "model")
     heads = model.load_messages().heads
     graph = message_graph(store, np.isin(store.texts().query_ids(), ["train-07", "train-08"]))

@@ -225,7 +225,7 @@ def test_a_graph_that_does_not_fit_into_memory_is_refused(tiny_graph, tiny_datas
     ],
 )
 def test_what_is_kept_says_where_the_graph_added_nothing(messages, said):
-    climb = Climb(messages, 0.5, 0.4, 0.1, 10, 0.001, [])
+    climb = Climb(messages, 0.5, 0.4, 0.1, {}, 0.001, [])
     kept = module.MessagesTraining(climb, 0.05, None, module.TrainedMessages(None, messages), 0.5, 0.4, 0, 9).kept
     assert kept == said
 

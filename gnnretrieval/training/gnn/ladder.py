@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -66,7 +66,7 @@ class Climb(NamedTuple):
         dev: Their mean RR@10.
         dual_encoder: Mean RR@10 of the dual-encoder.
         gain: Mean gain in RR@10 over the dual-encoder.
-        tried: Number of settings tried.
+        measured: Log rank of each question ``(q,)`` by the settings tried.
         p: One-sided p-value of the gain in log rank, corrected for the settings measured
             (:func:`gnnretrieval.resampling.corrected_ps`), but not for adding up the best of each rung. The caller
             decides whether it is significant.
@@ -77,9 +77,14 @@ class Climb(NamedTuple):
     dev: float
     dual_encoder: float
     gain: float
-    tried: int
+    measured: Mapping[Messages, NDArray[np.float64]]
     p: float
     rungs: list[Rung]
+
+    @property
+    def tried(self) -> int:
+        """Number of settings tried."""
+        return len(self.measured)
 
 
 def message_graph(
@@ -245,9 +250,9 @@ def climb(
             passages with training questions. None: all.
         by_rank: Returns the log rank of each dev question ``(q,)``, higher is better. None: as ``measure``.
     """
-    ladder = _Ladder(measure, by_rank or measure, parts)
+    ladder = Ladder(measure, by_rank or measure, parts)
     ladder.rung("label mean", [Messages(mean=mean) for mean in (*MEANS, *LARGE_MEANS)])
-    heads = _kinds_of_head(steps, sides)
+    heads = kinds_of_head(steps, sides)
     ladder.rung("head", [head for head in heads if not head.trained_mean])
     ladder.rung("head and label mean", [head._replace(mean=mean) for head, mean in product(heads, MEANS[1:])])
     ladder.rung("rejection", ladder.with_rejections(rejections))
@@ -272,54 +277,7 @@ def climb(
     return ladder.result()
 
 
-def climb_with_questions(
-    measure: Callable[[Messages], NDArray[np.float64]],
-    start: Messages,
-    *,
-    steps: Sequence[int] = STEPS,
-    sides: Sequence[Sides] = SIDES,
-    rejections: Sequence[tuple[int, float]] = REJECTIONS,
-    of_dev: int | None = None,
-    by_rank: Callable[[Messages], NDArray[np.float64]] | None = None,
-) -> Climb:
-    """Climb on from the messages for one vector a passage, with the passage's training questions as further vectors.
-
-    The first rung adds the questions to the messages that were kept. The second starts from heads alone, because what
-    is good for one vector a passage, such as the mean of its questions, need not be good beside these. Then label mean,
-    rejection, prior and local scaling are tried again, the first two with every weight of the questions.
-
-    Args:
-        measure: As in :func:`climb`.
-        start: Messages for one vector a passage.
-        steps: As in :func:`climb`.
-        sides: As in :func:`climb`.
-        rejections: As in :func:`climb`.
-        of_dev: As in :func:`climb`.
-        by_rank: As in :func:`climb`.
-
-    Returns:
-        The choice; its messages are ``start`` if the questions gain nothing.
-    """
-    ladder = _Ladder(measure, by_rank or measure, start=start)
-    ladder.rung("training questions", _with_questions([start]))
-    heads = (Messages(), *_kinds_of_head(steps, sides))
-    ladder.rung("training questions and head", _with_questions(heads))
-    if not ladder.kept.questions:
-        return ladder.result()
-    kept = ladder.kept
-    ladder.rung("label mean with questions", _with_questions([kept._replace(mean=mean) for mean in MEANS]))
-    ladder.rung("rejection with questions", _with_questions(ladder.with_rejections(rejections)))
-    ladder.rung("prior with questions", [ladder.kept._replace(prior=prior) for prior in PRIORS], of_dev)
-    ladder.rung("local scaling with questions", [ladder.kept._replace(scaling=scaling) for scaling in SCALINGS])
-    return ladder.result()
-
-
-def _with_questions(choices: Sequence[Messages]) -> list[Messages]:
-    """Each with every weight of the questions."""
-    return [messages._replace(questions=weight) for messages in choices for weight in QUESTIONS]
-
-
-class _Ladder:
+class Ladder:
     """What is kept while climbing from ``start``; other arguments as of :func:`climb`."""
 
     def __init__(
@@ -369,7 +327,7 @@ class _Ladder:
         if float((self.best - self.base).mean()) > 0:
             p = corrected_ps(np.round(np.stack([self.best, *self.tried.values()]) - self.base, 12))[0]
         dev, dual_encoder = (float(self.measure(messages).mean()) for messages in (self.kept, Messages()))
-        return Climb(self.kept, dev, dual_encoder, dev - dual_encoder, len(self.tried), p, self.rungs)
+        return Climb(self.kept, dev, dual_encoder, dev - dual_encoder, self.tried, p, self.rungs)
 
 
 def harms(gains: NDArray[np.float64], parts: NDArray[np.integer] | None) -> bool:
@@ -427,13 +385,13 @@ def heads_of(
     Returns:
         The heads by :attr:`Messages.head`.
     """
-    wanted = _kinds_of_head(steps, sides)
+    wanted = kinds_of_head(steps, sides)
     trainings = [HeadTraining(round(head.steps * share), head.sides, head.trained_mean) for head in wanted]
     trained = train_each(graph, trainings, seed=seed, taught=taught, advance=advance)
     return dict(zip(wanted, trained, strict=True))
 
 
-def _kinds_of_head(steps: Sequence[int], sides: Sequence[Sides]) -> list[Messages]:
+def kinds_of_head(steps: Sequence[int], sides: Sequence[Sides]) -> list[Messages]:
     """All heads to choose from, by :attr:`Messages.head`."""
     return [
         Messages(taken, trained_mean=mean, sides=side) for taken, mean, side in product(steps, TRAINED_MEANS, sides)

@@ -36,12 +36,12 @@ from gnnretrieval.training.gnn.ladder import (
     Climb,
     Rung,
     climb,
-    climb_with_questions,
     head_steps,
     heads_of,
     message_graph,
     steps_of_heads,
 )
+from gnnretrieval.training.gnn.question_ladder import climb_with_questions
 from gnnretrieval.training.gnn.settings import TrainSettings
 
 CPU = torch.device("cpu")
@@ -347,29 +347,19 @@ def train_over(
 
         added = sum(len(part.relevant) for part in judged[1:])
         parts = np.append(held_out.parts[rows_of(len(held_out.parts))], np.full(added, BY_QUESTION))
+        common: dict[str, Any] = {"steps": steps, "sides": sides, "rejections": rejections, "by_rank": by_rank}
+        common["of_dev"] = len(judged[0].relevant)
         choice = climb(
             measure,
-            steps=steps,
-            sides=sides,
-            rejections=rejections,
             priors=PRIORS if held_out.is_split else (0.0,),
             scalings=SCALINGS if held_out.is_split else (0.0,),
             parts=None if held_out.is_split else parts,
-            of_dev=len(judged[0].relevant),
-            by_rank=by_rank,
+            **common,
         )
         messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
         climb_beside = None
         if held_out.is_split:  # without it nothing shows how often later questions repeat the training questions
-            climb_beside = climb_with_questions(
-                measure,
-                messages,
-                steps=steps,
-                sides=sides,
-                rejections=rejections,
-                of_dev=len(judged[0].relevant),
-                by_rank=by_rank,
-            )
+            climb_beside = climb_with_questions(measure, messages, choice.measured, **common)
     heads = without_dev = tried[messages.head] if messages.steps else None
     dev, before = (float(judged[0].measure(setting).mean()) for setting in (messages, Messages()))
     if heads is not None and held_out.hidden is not None and not held_out.is_split:
@@ -380,12 +370,8 @@ def train_over(
     if messages.scaling:
         trained = trained.with_level(whole)
     beside = None
-    if (
-        climb_beside is not None
-        and climb_beside.messages.questions
-        and _is_significant(climb_beside, settings.evidence)
-    ):
-        chosen = climb_beside.messages
+    chosen = Messages() if climb_beside is None else climb_beside.messages
+    if climb_beside is not None and chosen.questions and _is_significant(climb_beside, settings.evidence):
         beside = TrainedMessages(tried[chosen.head] if chosen.steps else None, chosen)
         beside = beside.with_level(whole) if chosen.scaling else beside
     return MessagesTraining(

@@ -125,6 +125,7 @@ class GNNEncoderModel(Artifact):
                 f"{self.path}: training kept nothing for a search with training questions, because that gained nothing "
                 "on dev, or there is no dev split."
             )
+        self.require_recorded(QUESTION_WEIGHTS)
         return self._messages("questions", QUESTION_WEIGHTS)
 
     def _messages(self, entry: str, weights: str) -> TrainedMessages:

@@ -149,19 +149,20 @@ def _what(settings: TrainSettings) -> str:
 
 
 def _remarks_of_linear(dev: Mapping[str, Any]) -> list[str]:
+    remarks = []
+    if dev["best"]["gain"] > 0 and not dev["believed"]:
+        p = f"p = {dev['best']['p']:.2g}, above evidence = {dev['evidence']:g}"
+        remarks += ["", f"The gain may be chance ({p}): {_UNCHANGED}"]
+    elif not dev["believed"]:
+        remarks += ["", f"Nothing helped on dev: {_UNCHANGED}"]
     if weight := dev.get("questions", {}).get("weight"):
         searched = f"`gnnretrieval search --nearest-questions {weight:g}`"
-        return [
+        remarks += [
             "",
             f"Kept for a search of the passages and their training questions ({searched}), which gained more than a "
             f"standard error on dev: {dev['questions']['kept']}.",
         ]
-    if dev["best"]["gain"] > 0 and not dev["believed"]:
-        return [
-            "",
-            f"The gain may be chance (p = {dev['best']['p']:.2g}, above evidence = {dev['evidence']:g}): {_UNCHANGED}",
-        ]
-    return [] if dev["believed"] else ["", f"Nothing helped on dev: {_UNCHANGED}"]
+    return remarks
 
 
 def _remarks(selection: Selection, settings: TrainSettings, meta: Mapping[str, Any]) -> list[str]:

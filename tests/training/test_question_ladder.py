@@ -8,7 +8,8 @@ from torch.nn import functional as F
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors, question_vectors
 from gnnretrieval.training.gnn.judged import Judged
-from gnnretrieval.training.gnn.ladder import QUESTIONS, climb_with_questions, first_ranks_of_scores
+from gnnretrieval.training.gnn.ladder import QUESTIONS, climb, first_ranks_of_scores
+from gnnretrieval.training.gnn.question_ladder import climb_with_questions
 
 
 def graph_of_unlike_questions(count: int = 60, d: int = 16) -> tuple[MessageGraph, torch.Tensor]:
@@ -29,7 +30,7 @@ def graph_of_unlike_questions(count: int = 60, d: int = 16) -> tuple[MessageGrap
 
 
 def climbed(judged: Judged, start: Messages):
-    return climb_with_questions(judged.measure, start, steps=(), by_rank=judged.log_ranks)
+    return climb_with_questions(judged.measure, start, {}, steps=(), by_rank=judged.log_ranks)
 
 
 def test_questions_are_kept_where_the_nearest_of_them_answers():
@@ -39,6 +40,15 @@ def test_questions_are_kept_where_the_nearest_of_them_answers():
     assert choice.messages.questions in QUESTIONS
     assert choice.dev - judged.measure(Messages(mean=0.1)).mean() > 0.2
     assert choice.p < 0.01
+
+
+def test_settings_that_were_tried_before_count_in_the_p_value():
+    graph, dev = graph_of_unlike_questions()
+    judged = Judged.of(graph, {}, dev.numpy(), [[row] for row in range(60)])
+    before = climb(judged.measure, steps=(), by_rank=judged.log_ranks)
+    after = climb_with_questions(judged.measure, Messages(), before.measured, steps=(), by_rank=judged.log_ranks)
+    assert before.tried > 0
+    assert after.tried == before.tried + climbed(judged, Messages()).tried
 
 
 def test_none_are_kept_where_questions_mislead():
@@ -59,7 +69,7 @@ def test_the_climb_tries_the_baseline_of_heads_and_question_index():
         return np.full(10, messages.questions) + np.arange(10) * 1e-3
 
     baseline = CHOICES["linear-heads-apart+question-index"]
-    climb_with_questions(measure, Messages(mean=0.3), steps=sorted({one.steps for one in baseline if one.steps}))
+    climb_with_questions(measure, Messages(mean=0.3), {}, steps=sorted({one.steps for one in baseline if one.steps}))
     for setting in baseline:
         weight = min(QUESTIONS, key=lambda known: abs(known - setting.questions))
         if setting.questions:
