@@ -57,7 +57,6 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import Index, build_index
-from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.nn.graph_layers import GRAPH_LAYERS
 from gnnretrieval.platform.memory import keep_freed_memory
@@ -191,6 +190,9 @@ class OneSet(NamedTuple):
             DUAL: build_index(self.features, self.place / "index-dual-encoder", **common),
             GNN: build_index(embeddings, place / "index", **common),
         }
+        if model.question_weight:
+            several = embed_passages(model, self.graph, place / "embeddings-questions", questions=True, **common)
+            indexes[WITH_QUESTIONS] = build_index(several, place / "index-questions", **common)
         given = (self.graph, self.dataset, self.features, "test")
         rankings = [rank_baselines(*given, self.place / "baselines-0", only=OVER_VECTORS, **common)]
         if not self.features.meta["encoder"]["checkpoint"].startswith(FUNCTION):
@@ -210,13 +212,8 @@ class OneSet(NamedTuple):
             runs[split] |= {name: index_run(index, list(queries), vectors, DEPTH) for name, index in indexes.items()}
             for part in rankings:
                 runs[split] |= part.runs(dev=split == "dev")
-        beside = Ranker(
-            indexes[GNN], RankingSettings(nearest_questions=model.question_weight or None), "cpu", self.graph, model
-        )
-        for split, of_split in runs.items():  # the GNN-encoder itself where dev chose no weight
-            queries = {query.id: query.text for query in self.dataset.queries_of(split)}
-            vectors = self.features.queries[self.features.rows_of(queries)]
-            of_split[WITH_QUESTIONS] = beside.run(queries, vectors, DEPTH)
+        for of_split in runs.values():  # the GNN-encoder itself where training kept one vector a passage
+            of_split.setdefault(WITH_QUESTIONS, of_split[GNN])
         dense = tuple(name for name in DENSE if name in runs["dev"])
         with_graph = (GNN, WITH_QUESTIONS) if model.question_weight else (GNN,)
         pipelines = choose_pipelines(LEXICAL_SYSTEMS, dense, with_graph, runs["dev"], self.dataset.split("dev"))

@@ -261,6 +261,27 @@ def tiny_run(tiny_dataset: Path, tiny_checkpoint: Path, tmp_path_factory: pytest
     return run_recipe(recipe).directory
 
 
+@pytest.fixture(scope="session")
+def questions_run(tiny_run: Path, tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny run with linear heads, and an index with several vectors a passage beside. Shared: do not change it."""
+    from several_vectors import keep_questions
+
+    from gnnretrieval.encoders.features import open_features
+    from gnnretrieval.graph.store import open_graph
+    from gnnretrieval.index import build_index
+    from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
+
+    run = tmp_path_factory.mktemp("questions") / "run"
+    shutil.copytree(tiny_run, run, copy_function=os.link, ignore=shutil.ignore_patterns("model", "map"))
+    graph, features = open_graph(run / "graph"), open_features(run / "features")
+    settings = TrainSettings(evidence=1.0)
+    model = keep_questions(train_gnn(graph, Dataset.open(tiny_dataset), features, settings, run / "model"))
+    for several, ending in ((False, ""), (True, "-questions")):
+        embeddings = embed_passages(model, graph, run / f"embeddings{ending}", questions=several, overwrite=True)
+        build_index(embeddings, run / f"index{ending}", overwrite=True)
+    return run
+
+
 def programs_of_postgres() -> Path | None:
     """Where initdb and pg_ctl are: of Debian or the PyPI package pgserver, with pgvector if there is one."""
     debian = [place / "bin" for place in sorted(Path("/usr/lib/postgresql").glob("*"), reverse=True)]

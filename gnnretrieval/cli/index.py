@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -22,6 +22,10 @@ from gnnretrieval.cli.output import echo, echo_json, echo_next, quoted
 from gnnretrieval.cli.settings_options import settings_from, settings_options
 from gnnretrieval.errors import counted
 from gnnretrieval.index.settings import IndexSettings
+
+if TYPE_CHECKING:
+    from gnnretrieval.encoders.features import Features
+    from gnnretrieval.training.gnn.embeddings import Embeddings
 
 
 @click.group()
@@ -68,18 +72,26 @@ def build(vectors: Path, out: Path | None, changed: bool, sentences: bool, overw
             "--overwrite and settings are of a new one."
         )
     of_features = kind_of(vectors) == FEATURES
-    name = "index-sentences" if sentences else "index-dual-encoder" if of_features else "index"
-    out = out or beside(vectors, name)
     if changed:
-        made = update_index(open_embeddings(vectors), out)
+        embeddings = open_embeddings(vectors)
+        made = update_index(embeddings, out := out or beside(vectors, _name(embeddings, sentences)))
     else:
         source = open_features(vectors) if of_features else open_embeddings(vectors)
+        out = out or beside(vectors, _name(source, sentences))
         parsed = IndexSettings.parse(given)
         sharding = Sharding.parse({"shards": parsed.parts, **workers}) if named else None
         made = build_index(source, out, parsed, sentences=sentences, sharding=sharding, overwrite=overwrite)
     echo(made.inspect().to_text())
     explained = "" if of_features else " --explain"
     echo_next(f'gnnretrieval search "a question" --index {quoted(out)}{explained}, or gnnretrieval serve {quoted(out)}')
+
+
+def _name(source: Embeddings | Features, sentences: bool) -> str:
+    """Name of the index of some vectors in a directory."""
+    from gnnretrieval.index.faiss_index import PLACES, system_of
+
+    system = system_of(source, sentences)
+    return PLACES.get(system, f"index-{system}")
 
 
 @index.command()

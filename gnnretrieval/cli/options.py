@@ -167,7 +167,7 @@ endpoint_option = click.option(
 
 
 RERANKING = ("rerank", "rerank_depth", "pair_tokens", "adaptive", "adaptive_batch", "neighbors", "neighbors_by")
-RANKING = ("pipeline", "nearest_questions", "hybrid", "fuse", "weights", "candidates", *RERANKING)
+RANKING = ("pipeline", "hybrid", "fuse", "weights", "candidates", *RERANKING)
 
 
 def ranking_options(command: Command) -> Command:
@@ -175,11 +175,6 @@ def ranking_options(command: Command) -> Command:
     options = (
         click.option(
             "--pipeline", is_flag=True, help="Rank as the best pipeline with the graph of the run that made the index."
-        ),
-        click.option(
-            "--nearest-questions",
-            type=click.FloatRange(0, 1, min_open=True),
-            help="Weight of a passage's nearest training question beside the passage; train says which.",
         ),
         click.option("--hybrid", is_flag=True, help="Join the index's ranking with BM25's over the same passages."),
         click.option(
@@ -268,7 +263,7 @@ def ranking_settings(joining: dict[str, Any], path: Path) -> RankingSettings:
     weights = joining["weights"]
     if joining.pop("pipeline"):
         context = click.get_current_context()
-        for name in ("nearest_questions", "hybrid", "fuse", "weights", "candidates"):
+        for name in ("hybrid", "fuse", "weights", "candidates"):
             if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
                 option = f"--{name}".replace("_", "-")
                 raise click.UsageError(f"--pipeline says how the rankings are joined: leave out {option}.")

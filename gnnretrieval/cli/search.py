@@ -164,8 +164,9 @@ def open_retriever(
     from gnnretrieval.index.faiss_index import open_index
     from gnnretrieval.index.retriever import Retriever, index_in
 
-    opened = open_index(index_in(index), engine=engine, device=device)
-    return Retriever(opened, endpoint=endpoint, ranking=ranking_settings(joining, index), device=device)
+    ranking = ranking_settings(joining, index)
+    opened = open_index(index_in(index, ranking), engine=engine, device=device)
+    return Retriever(opened, endpoint=endpoint, ranking=ranking, device=device)
 
 
 def _mode(given: dict[str, bool]) -> str:

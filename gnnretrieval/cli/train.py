@@ -125,6 +125,7 @@ def train(
 @click.option("--graph", type=PATH, help="Graph to embed over (default: the graph of training).")
 @click.option("--features", type=PATH, help="Features by the dual-encoder trained with MODEL (--mode joint).")
 @click.option("--changed", is_flag=True, help="Update the embeddings at --out after additions to the graph.")
+@click.option("--questions", is_flag=True, help="One more vector of a passage for each of its training questions.")
 @click.option("--memory", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Working memory in GiB.")
 @verify_option
 @device_option
@@ -135,6 +136,7 @@ def embed(
     graph: Path | None,
     features: Path | None,
     changed: bool,
+    questions: bool,
     memory: float,
     verify: bool,
     device: str,
@@ -145,6 +147,7 @@ def embed(
     \b
     Example: gnnretrieval embed work/model
     Example: gnnretrieval embed work/model --changed
+    Example: gnnretrieval embed work/model --questions
     """
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.store import open_graph
@@ -152,7 +155,9 @@ def embed(
     from gnnretrieval.training.gnn.embeddings import embed_passages, update_embeddings
     from gnnretrieval.training.gnn.model import open_model
 
-    out = out or beside(model, "embeddings")
+    if changed and questions:
+        raise click.UsageError("--changed updates one vector a passage: leave out one of --changed and --questions.")
+    out = out or beside(model, "embeddings-questions" if questions else "embeddings")
     opened = open_model(model)
     place = graph or opened.made_from("graph")
     if verify:
@@ -163,7 +168,8 @@ def embed(
         made = update_embeddings(opened, store, out, device=device, memory=budget)
     else:
         given = None if features is None else open_features(features)
-        common: dict[str, Any] = {"device": device, "memory": budget, "overwrite": overwrite}
+        common: dict[str, Any] = {"device": device, "memory": budget, "questions": questions, "overwrite": overwrite}
         made = embed_passages(opened, store, out, features=given, **common)
-    echo(f"{out}: {counted(made.meta['num_passages'], 'passage')}, {made.meta['dimension']} dimensions")
+    several = f", {counted(len(made.vectors), 'vector')}" if made.has_questions else ""
+    echo(f"{out}: {counted(made.meta['num_passages'], 'passage')}{several}, {made.meta['dimension']} dimensions")
     echo_next(f"gnnretrieval index build {quoted(out)}{' --changed' if changed else ''}")

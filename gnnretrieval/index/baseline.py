@@ -12,16 +12,33 @@ from gnnretrieval.data.runs.ranking import places_by_id
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.engines import Engine, TorchEngine
-from gnnretrieval.index.faiss_index import Index, open_index
+from gnnretrieval.index.faiss_index import PLACES, Index, open_index
+from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
+from gnnretrieval.training.gnn.embeddings import open_embeddings
 
 NAME = "index-dual-encoder"  # the dual-encoder's index in a recipe's directory
 
 
-def beside_index(index: Path) -> Index | None:
-    """The dual-encoder's index beside ``index``; None if there is none."""
-    place = index.resolve().parent / NAME
+def indexes_beside(index: Index) -> list[Index]:
+    """The dual-encoder's index beside ``index``, and the indexes of GNN-encoders there over the same graph."""
+    found, graph = [], _graph_of(index)
+    for name in (NAME, *PLACES.values()):
+        place = index.path.resolve().parent / name
+        if place == index.path.resolve():
+            continue
+        try:
+            other = open_index(place)
+        except ArtifactError:
+            continue
+        if name == NAME or (graph is not None and _graph_of(other) == graph):
+            found.append(other)
+    return found
+
+
+def _graph_of(index: Index) -> Path | None:
+    """Place of the graph that an index's passages were embedded over; None if it is not known."""
     try:
-        return open_index(place) if place != index.resolve() else None
+        return open_embeddings(index.made_from(EMBEDDINGS)).made_from("graph")
     except ArtifactError:
         return None
 

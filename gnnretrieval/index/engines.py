@@ -36,6 +36,9 @@ class Engine(Protocol):
 class FaissEngine:
     """Search by FAISS.
 
+    Attributes:
+        live: Number of vectors that a search can find.
+
     Args:
         index: The FAISS index, with all its shards joined.
         search: Search parameters to set, such as ``nprobe=32``.
@@ -59,7 +62,7 @@ class FaissEngine:
         self.index = _on_gpu(index, device) if device != "cpu" else index
         self._rows, self._ties = rows, ties
         self._dead = 0 if rows is None else int((rows < 0).sum())
-        self._live = int(index.ntotal) - self._dead
+        self.live = int(index.ntotal) - self._dead
         self._on_cpu, self._lists = index, inverted_lists(index)
         self._is_exact = type(core(index)) in (import_faiss().IndexFlat, import_faiss().IndexFlatIP) and device == "cpu"
         self._all_vectors = vectors_of_graph(index)
@@ -67,17 +70,21 @@ class FaissEngine:
 
     def search(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """As :meth:`Engine.search`; if an approximate search finds too few vectors, all vectors are searched."""
-        if self._rows is None and 0 < k <= self._live and len(queries):
+        if self._rows is None and 0 < k <= self.live and len(queries):
             rows, scores = self._best_live(self.index, queries, k)
             if (rows[0, -1] if len(rows) == 1 else rows[:, -1].min()) >= 0:
                 return rows, scores
         return self._search_all(queries, k)
 
+    def search_once(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
+        """As :meth:`search` for at most :attr:`live` vectors; row -1 fills up where an approximate one finds few."""
+        return self._best_live(self.index, queries, k)
+
     def _search_all(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """Search for any ``k``, with dead vectors among the others or too few vectors in the lists that are probed."""
         rows = np.full((len(queries), k), -1, dtype=np.int64)
         scores = np.full((len(queries), k), _NOTHING, dtype=np.float32)
-        most = min(k, self._live)
+        most = min(k, self.live)
         if not most or not len(queries):
             return rows, scores
         rows[:, :most], scores[:, :most] = self._best_live(self.index, queries, most)
@@ -174,6 +181,9 @@ class FaissEngine:
 class TorchEngine:
     """Exact blockwise search over the vectors that the index was made from (:mod:`gnnretrieval.encoders.exact_search`).
 
+    Attributes:
+        live: Number of vectors that a search can find.
+
     Args:
         vectors: ``(m, d)``, may be memory-mapped; all are read for every batch of queries.
         similarity: How vectors are compared.
@@ -191,13 +201,13 @@ class TorchEngine:
         ties: Ties | None = None,
     ) -> None:
         self._vectors, self._similarity, self._removed, self._device = vectors, similarity, removed, device
-        self._ties = ties
+        self._ties, self.live = ties, len(vectors) - len(removed)
 
     def search(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
         """As :meth:`Engine.search`."""
         rows = np.full((len(queries), k), -1, dtype=np.int64)
         scores = np.full((len(queries), k), _NOTHING, dtype=np.float32)
-        most = min(k, len(self._vectors) - len(self._removed))
+        most = min(k, self.live)
         if not most or not len(queries):
             return rows, scores
         widest, width = most + len(self._removed), most + min(most, len(self._removed))
@@ -212,6 +222,63 @@ class TorchEngine:
         live = np.where(dead, _NOTHING, values)
         rows[:, :most], scores[:, :most], _ = merge_top_k(candidates, live, most, self._ties)
         return rows, scores
+
+    search_once = search
+
+
+class DistinctEngine:
+    """Search of passages with several vectors: each is found once, and scores by the best of them.
+
+    Args:
+        engine: Finds vectors, of equal score any.
+        passages: Row of each vector's passage ``(v,)``.
+        ties: Which passages of equal score are found; None: those with the lowest rows.
+    """
+
+    def __init__(
+        self, engine: FaissEngine | TorchEngine, passages: NDArray[np.int64], ties: Ties | None = None
+    ) -> None:
+        self._engine, self._passages, self._ties = engine, passages, ties
+        self._each = -(-len(passages) // max(1, int(passages.max(initial=-1)) + 1))  # vectors of a passage, rounded up
+
+    def search(self, queries: NDArray[np.float32], k: int) -> RowsAndScores:
+        """As :meth:`Engine.search`, with rows of passages; searches for more vectors until ``k`` passages are sure."""
+        rows = np.full((len(queries), k), -1, dtype=np.int64)
+        scores = np.full((len(queries), k), _NOTHING, dtype=np.float32)
+        total = self._engine.live
+        left, width = np.arange(len(queries) if k and total else 0), min(total, k * (1 + self._each))
+        while len(left):
+            still = []
+            for part in blocks(len(left), max(1, _TIED // width)):
+                block = left[part]
+                numbers, found = self._engine.search_once(np.ascontiguousarray(queries[block]), width)
+                own = self._first_of_each(numbers)
+                short = (numbers[:, -1] < 0) & ((own >= 0).sum(1) < k)
+                if short.any():  # an approximate search found all that it can: search all vectors for these queries
+                    numbers, found[short] = self._engine.search(np.ascontiguousarray(queries[block[short]]), width)
+                    own[short] = self._first_of_each(numbers)
+                best = np.where(own < 0, _NOTHING, found)
+                # a passage that was not found scores no more than the last vector
+                whole = ((best > found[:, -1:]).sum(1) >= k) | (width == total)
+                most = min(k, width)
+                rows[block[whole], :most], scores[block[whole], :most], _ = merge_top_k(
+                    own[whole], best[whole], most, self._ties
+                )
+                still.append(block[~whole])
+            left = np.concatenate(still)
+            width = min(total, 4 * width)
+        return rows, scores
+
+    def _first_of_each(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Row of the passage of each vector in its ranking ``(q, w)``; -1 for all but a passage's first."""
+        if int(numbers.max(initial=-1)) >= len(self._passages):
+            raise ArtifactError("this index finds a vector that it has no row of: it is damaged. Build it again.")
+        rows = np.where(numbers < 0, -1, self._passages[np.maximum(numbers, 0)])
+        order = np.argsort(rows, axis=1, kind="stable")
+        grouped = np.take_along_axis(rows, order, 1)
+        repeats = np.zeros(rows.shape, dtype=bool)
+        np.put_along_axis(repeats, order[:, 1:], grouped[:, 1:] == grouped[:, :-1], 1)
+        return np.where(repeats, -1, rows)
 
 
 def _on_gpu(index: Any, device: str) -> Any:

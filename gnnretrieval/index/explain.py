@@ -20,7 +20,7 @@ from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors
 from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.message_part import as_added, part_around
-from gnnretrieval.training.gnn.messages import fits_memory, require_fit
+from gnnretrieval.training.gnn.messages import TrainedMessages, fits_memory, require_fit
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 _BLOCK = 8192  # passages read at a time
@@ -145,20 +145,26 @@ class Explainer(Protocol):
         """
 
 
-def explainer_of(model: GNNEncoderModel, store: Graph, features: Features | None = None) -> Explainer:
+def explainer_of(
+    model: GNNEncoderModel, store: Graph, features: Features | None = None, *, questions: bool = False
+) -> Explainer:
     """The explainer for a model's layer.
 
     Args:
         model: The GNN-encoder.
         store: The graph.
         features: Features from the dual-encoder that was trained with the model, if one was.
+        questions: Whether passages have several vectors, one for each training question; their own is explained.
 
     Raises:
-        ArtifactError: The model was trained over another kind of graph, or the features are another encoder's.
+        ArtifactError: The model was trained over another kind of graph, or the features are another encoder's; or it
+            has no messages for several vectors.
     """
     model.require_fits(store)
     view = model.view(store, features)
-    return MessagesExplainer(model, view) if model.is_linear else AttentionExplainer(model, view)
+    if questions:
+        return MessagesExplainer(view, model.load_questions())
+    return MessagesExplainer(view, model.load_messages()) if model.is_linear else AttentionExplainer(model, view)
 
 
 class MessagesExplainer:
@@ -167,15 +173,14 @@ class MessagesExplainer:
     A graph that does not fit into memory is read passage by passage, and nothing can be tried on it.
 
     Args:
-        model: The GNN-encoder.
         store: The graph as the model sees it.
+        trained: Heads and messages.
     """
 
     @torch.no_grad()
-    def __init__(self, model: GNNEncoderModel, store: Graph) -> None:
-        self.store = store
-        self._trained = model.load_messages()
-        heads, messages = self._trained
+    def __init__(self, store: Graph, trained: TrainedMessages) -> None:
+        self.store, self._trained = store, trained
+        heads, messages = trained
         self._graph: MessageGraph | None = None
         self._rejections: Tensor | None = None  # (n, k)
         if messages.rounds or fits_memory(store):
@@ -211,6 +216,8 @@ class MessagesExplainer:
     def no_what_if(self) -> str | None:
         """Why its messages cannot be changed; None: they can."""
         kept = self._trained.messages
+        if kept.questions:
+            return "Passages have several vectors here, so nothing can be tried: serve the index of one vector each."
         if self._graph is None:
             return "The graph's vectors do not fit into memory, so nothing can be tried."
         if kept.mean or kept.rounds * kept.step_size or kept.prior or kept.scaling:

@@ -52,7 +52,8 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
 
     Raises:
         InputError: ``path`` has another ending, no file can be written there, or an id has white space (``.npy``).
-        ArtifactError: It is an index of sentences, or the artifact it was made from has changed or is gone.
+        ArtifactError: It is an index of sentences or has several vectors a passage, or the artifact it was made from
+            has changed or is gone.
         GnnRetrievalError: pyarrow is not installed, for ``.parquet``.
     """
     path = Path(path)
@@ -81,10 +82,15 @@ def exported_rows(index: Index) -> NDArray[np.int64]:
     """Rows of the passages that are in the index.
 
     Raises:
-        ArtifactError: It is an index of sentences.
+        ArtifactError: It is an index of sentences, or has several vectors a passage.
     """
     if index.is_of_sentences:
         raise ArtifactError(f"{index.path}: an index of sentences, and sentences have no ids.")
+    if index.has_questions:
+        raise ArtifactError(
+            f"{index.path}: passages have several vectors here, and an exported row is a passage. Export an index of "
+            "embeddings that were made without --questions."
+        )
     return np.setdiff1d(np.arange(len(index.vectors)), index.removed)
 
 

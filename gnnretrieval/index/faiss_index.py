@@ -19,17 +19,18 @@ from gnnretrieval.encoders.features import Features, encoder_records, open_featu
 from gnnretrieval.encoders.part_files import SENTENCE_STARTS
 from gnnretrieval.encoders.settings import EncoderSettings
 from gnnretrieval.encoders.similarity import Similarity
+from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.errors import ArtifactError, InputError, counted
 from gnnretrieval.index.building import IndexPlan, joined, open_shards, plan_of, shard_files, write_shards
-from gnnretrieval.index.engines import Engine, EngineName, FaissEngine, TorchEngine
+from gnnretrieval.index.engines import DistinctEngine, Engine, EngineName, FaissEngine, TorchEngine
 from gnnretrieval.index.faiss_files import require_fits
 from gnnretrieval.index.kinds import EXACT
 from gnnretrieval.index.measuring import cheapest, measure, queries_of, sample_of
-from gnnretrieval.index.part_shards import build_parts, vectors_of
+from gnnretrieval.index.part_shards import build_parts, unit_of, vectors_of
 from gnnretrieval.index.settings import TARGET, IndexSettings
 from gnnretrieval.shards.engines import Sharding
 from gnnretrieval.storage.array_checks import require_offsets, require_rows
-from gnnretrieval.storage.arrays import load_array
+from gnnretrieval.storage.arrays import load_array, save_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.purged import require_unpurged
@@ -40,11 +41,16 @@ if TYPE_CHECKING:
 
 KIND = "index"
 TEXTS = "texts.sqlite"
+WITH_QUESTIONS = f"{GNN_ENCODER}+questions"  # the system of an index with several vectors a passage
+PLACES = {GNN_ENCODER: "index", WITH_QUESTIONS: "index-questions"}  # directory in a run by system
 ROWS, REMOVED = "rows.npy", "removed.npy"
 
 
 class Index(Artifact):
-    """An index on disk. Its rows are those of the vectors it was made from; a removed passage's row stays unused."""
+    """An index on disk. Its rows are those of the vectors it was made from; a removed passage's row stays unused.
+
+    Where passages have several vectors (:attr:`has_questions`), rows are those of passages.
+    """
 
     engine_name: EngineName = "faiss"
     device: str = "cpu"
@@ -102,11 +108,21 @@ class Index(Artifact):
         """The engine that finds its nearest vectors."""
         if self.engine_name == "torch":
             removed = self.vector_rows(self.removed)
-            return TorchEngine(self.vectors, self.similarity, removed, self.device, self._ties)
+            if not self.has_questions:
+                return TorchEngine(self.vectors, self.similarity, removed, self.device, self._ties)
+            source = self._source
+            assert isinstance(source, Embeddings)
+            assert source.rows is not None
+            engine = TorchEngine(source.vectors, self.similarity, removed, self.device)
+            return DistinctEngine(engine, source.rows, self._ties)
         return self._faiss_engine(self.rows_by_number)
 
-    def _faiss_engine(self, rows: NDArray[np.int64] | None) -> FaissEngine:
-        return FaissEngine(self.faiss, self.meta.get("search", ""), rows, self.device, self._ties)
+    def _faiss_engine(self, rows: NDArray[np.int64] | None) -> Engine:
+        if rows is None or not self.has_questions:
+            return FaissEngine(self.faiss, self.meta.get("search", ""), rows, self.device, self._ties)
+        numbers = np.where(rows < 0, -1, np.arange(len(rows))) if (rows < 0).any() else None
+        engine = FaissEngine(self.faiss, self.meta.get("search", ""), numbers, self.device)
+        return DistinctEngine(engine, rows, self._ties)
 
     @property
     def _ties(self) -> Ties | None:
@@ -149,6 +165,11 @@ class Index(Artifact):
         return "num_sentences" in self.meta
 
     @property
+    def has_questions(self) -> bool:
+        """Whether a passage has several vectors: its own, and one for each training question."""
+        return "num_vectors" in self.meta
+
+    @property
     def is_exact(self) -> bool:
         """Whether it compares a question with every vector, without compression."""
         return bool(self.config["factory"] == EXACT)
@@ -177,11 +198,11 @@ class Index(Artifact):
         return starts
 
     @cached_property
-    def vectors(self) -> NDArray[np.floating]:
-        """The vectors it was made from ``(m, d)``, memory-mapped: of passages or sentences, by row.
+    def _source(self) -> Embeddings | Features:
+        """What it was made from.
 
         Raises:
-            ArtifactError: The artifact it was made from has moved or changed since.
+            ArtifactError: It has moved or changed since.
         """
         kind = next(iter(self.meta["made_from"]))
         place = self.made_from(kind)
@@ -191,7 +212,18 @@ class Index(Artifact):
                 f"{self.path}: {place} has changed since it was indexed. Bring the index up to it "
                 "(index build --changed), or build it again."
             )
-        return source.sentences if self.is_of_sentences and isinstance(source, Features) else source.passages
+        return source
+
+    @cached_property
+    def vectors(self) -> NDArray[np.floating]:
+        """The vectors it was made from ``(m, d)``, memory-mapped: of passages or sentences, by row.
+
+        Of passages with several vectors it is each one's own.
+
+        Raises:
+            ArtifactError: The artifact it was made from has moved or changed since.
+        """
+        return vectors_of(self._source, self.is_of_sentences, own=True)
 
     def keep_open(self, in_memory: bool = False) -> None:
         """Open every file now, because another version may be at the same paths later.
@@ -215,7 +247,12 @@ class Index(Artifact):
         return self.engine.search(np.ascontiguousarray(self.similarity.prepare_array(queries)), k)
 
     def vector_rows(self, passages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of the vectors of some passages ``(r,)``: the passages' rows, or those of their sentences."""
+        """Rows of the vectors of some passages ``(r,)``: the passages' rows, or those of their sentences.
+
+        Of passages with several vectors they are FAISS's numbers, also of vectors that were removed before.
+        """
+        if self.has_questions and (rows := self.rows_by_number) is not None:
+            return np.flatnonzero((rows < 0) | np.isin(rows, passages))
         if not self.is_of_sentences:
             return passages
         starts = self.sentence_starts
@@ -224,10 +261,16 @@ class Index(Artifact):
 
     @property
     def rows_by_number(self) -> NDArray[np.int64] | None:
-        """Rows by FAISS's number, with -1 for a replaced or removed vector; None if the numbers are the rows."""
+        """Rows by FAISS's number, with -1 for a replaced or removed vector; None if the numbers are the rows.
+
+        Raises:
+            ArtifactError: They are damaged.
+        """
         if ROWS not in self.meta["files"]:
             return None
         rows: NDArray[np.int64] = np.array(load_array(self.path / ROWS, (None,), np.int64))
+        if self.has_questions:
+            require_rows(rows + 1, self.meta["num_passages"] + len(self.removed) + 1, self.path / ROWS)
         return rows
 
 
@@ -248,7 +291,7 @@ def open_index(path: str | Path, *, engine: EngineName = "faiss", device: str = 
         ("encoder", "similarity", "checkpoint_hash", "system", "made_from", "num_passages", "dimension", "bytes"),
     )
     index = Index(artifact.path, artifact.meta)
-    index.require_recorded(*index.files)
+    index.require_recorded(*index.files, *([ROWS] if index.has_questions else []))
     index.engine_name, index.device = engine, device
     return index
 
@@ -263,6 +306,9 @@ def build_index(
     overwrite: bool = False,
 ) -> Index:
     """Index the passages of ``source``: a GNN-encoder's embeddings or a dual-encoder's features.
+
+    Of embeddings with vectors of training questions all vectors are indexed, and a passage scores by the best of its
+    vectors. Recall is then of vectors.
 
     Recall against exact search and search times are measured on a sample of queries and kept in ``meta.json``
     (``measured``). The search setting of an approximate index is chosen on other queries.
@@ -287,14 +333,16 @@ def build_index(
     settings = settings or IndexSettings()
     vectors = vectors_of(source, sentences)
     plan = plan_of(settings, len(vectors), int(vectors.shape[1]))
-    system = "gnn-encoder" if isinstance(source, Embeddings) else "sentences" if sentences else "dual-encoder"
+    rows = source.rows if isinstance(source, Embeddings) else None
 
     def write(directory: Path) -> dict[str, Any]:
         if sharding is None:
-            write_shards(vectors, source.similarity, plan, directory, "sentences" if sentences else "passages")
+            write_shards(vectors, source.similarity, plan, directory, unit_of(source, sentences))
         else:
             build_parts(source, sentences, plan, directory, sharding)
         share_file(source.path / TEXTS, directory / TEXTS)
+        if rows is not None:
+            save_array(directory / ROWS, rows)
         if sentences:
             share_file(source.path / SENTENCE_STARTS, directory / SENTENCE_STARTS)
         opened = joined(open_shards([directory / name for name in plan.files]))
@@ -306,9 +354,10 @@ def build_index(
         return {
             "similarity": source.similarity.model_dump(),
             **encoder_records(source.meta),
-            "system": system,
+            "system": system_of(source, sentences),
             "num_passages": source.meta["num_passages"],
             **({"num_sentences": len(vectors)} if sentences else {}),
+            **({} if rows is None else {"num_vectors": len(rows)}),
             **({"shards": len(plan.files)} if len(plan.files) > 1 else {}),
             "dimension": int(vectors.shape[1]),
             "bytes": sum((directory / name).stat().st_size for name in plan.files),
@@ -326,6 +375,13 @@ def build_index(
         overwrite=overwrite,
     )
     return Index(artifact.path, artifact.meta)
+
+
+def system_of(source: Embeddings | Features, sentences: bool) -> str:
+    """Name of the system that an index of ``source`` is."""
+    if isinstance(source, Embeddings):
+        return WITH_QUESTIONS if source.has_questions else GNN_ENCODER
+    return "sentences" if sentences else "dual-encoder"
 
 
 def _config(settings: IndexSettings, plan: IndexPlan, of_sentences: bool) -> dict[str, Any]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -14,13 +13,13 @@ from pydantic import Field, field_validator, model_validator
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import Run, rank
 from gnnretrieval.encoders.bm25 import BM25
+from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.adaptive import ADAPTIVE, AdaptiveReranking, FirstOnly, Method, Neighbors
-from gnnretrieval.index.faiss_index import KIND, Index
+from gnnretrieval.index.faiss_index import KIND, PLACES, WITH_QUESTIONS, Index
 from gnnretrieval.index.fuse import fuse, require_weights
 from gnnretrieval.index.lexical import LexicalSetting, Questions, label_questions, lexical_index, neighbour_questions
-from gnnretrieval.index.nearest_questions import NearestQuestions
 from gnnretrieval.index.passage_neighbors import By, PassageNeighbors
 from gnnretrieval.index.rerankers import Reranker, open_reranker
 from gnnretrieval.index.search import bm25_run, index_run
@@ -29,9 +28,8 @@ from gnnretrieval.settings import Settings
 from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.storage.artifacts import kind_of, open_artifact
 from gnnretrieval.storage.json_files import read_json
-from gnnretrieval.training.gnn.model import GNNEncoderModel
 
-QUESTIONS = "+questions"  # ending of a system's name
+QUESTIONS = WITH_QUESTIONS.removeprefix(GNN_ENCODER)  # ending of the name of a system with several vectors a passage
 PIPELINES = "comparison-with-bm25.json"  # file in a run's directory that says how dev joins the rankings
 NEEDED = {  # by setting, the one without which it has no effect
     **dict.fromkeys(("fuse", "weights", "candidates", "lexical"), "hybrid"),
@@ -45,8 +43,8 @@ class RankingSettings(Settings):
     """What ranks passages together with the index.
 
     Attributes:
-        nearest_questions: Weight of a passage's nearest training question beside its vector
-            (:mod:`gnnretrieval.index.nearest_questions`); not given: the vectors alone.
+        system: The system whose index these settings were chosen for: ``gnn-encoder``, or ``gnn-encoder+questions``,
+            whose passages have several vectors; not given: any.
         hybrid: Fuse the index's ranking with BM25's over the passages' texts.
         fuse: How they are fused: by reciprocal ranks (``rrf``), or by scores scaled to 0 … 1 (``weighted``).
         weights: Weights of the index and of BM25; not given: 1 each.
@@ -63,7 +61,7 @@ class RankingSettings(Settings):
         neighbors_by: What makes passages neighbours: shared training ``questions``, near ``vectors``, or ``both``.
     """
 
-    nearest_questions: float | None = Field(None, gt=0, le=1)
+    system: Literal["gnn-encoder", "gnn-encoder+questions"] | None = None
     hybrid: bool = False
     fuse: Literal["rrf", "weighted"] = "rrf"
     weights: tuple[float, ...] | None = None
@@ -100,11 +98,9 @@ class RankingSettings(Settings):
             path: The run's directory, or its index.
 
         Raises:
-            ArtifactError: The run has compared no pipelines, or the index is the dual-encoder's.
+            ArtifactError: The run has compared no pipelines, or chose one over another index of the run.
             InputError: The file of the comparison is damaged.
         """
-        if kind_of(path) == KIND and (system := open_artifact(path, KIND, ("system",)).meta["system"]) != "gnn-encoder":
-            raise ArtifactError(f"{path}: this is the index of the {system}; the pipeline is over the gnn-encoder's.")
         places = [Path(path) / PIPELINES, Path(path).resolve().parent / PIPELINES]
         place = next((path for path in places if path.is_file()), None)
         if place is None:
@@ -113,20 +109,36 @@ class RankingSettings(Settings):
             settings = read_json(place, "a comparison")["provenance"]["pipeline"]
         except (KeyError, TypeError):
             raise ArtifactError(f"{place}: it names no pipeline. Run the recipe again.") from None
-        return cls.parse(settings, place)
+        ranking = cls.parse(settings, place)
+        if kind_of(path) == KIND:
+            ranking.require_of(open_artifact(path, KIND, ("system",)).meta["system"], Path(path))
+        return ranking
+
+    def require_of(self, system: str, index: Path) -> None:
+        """Refuse an index of another system than these settings were chosen for.
+
+        Args:
+            system: The index's system.
+            index: Its path.
+
+        Raises:
+            ArtifactError: The index is of another system; the message names the one to give.
+        """
+        if self.system not in (None, system):
+            right = index.parent / PLACES[self.system]
+            raise ArtifactError(f"{index}: an index of {system}; the pipeline is over {self.system}. Give {right}.")
 
     @property
     def is_plain(self) -> bool:
         """Whether the index ranks alone."""
-        return not self.hybrid and self.rerank is None and self.nearest_questions is None
+        return not self.hybrid and self.rerank is None
 
     @property
     def suffix(self) -> str:
         """Suffix of the system's name in a run."""
         bm25 = "+bm25" if self.lexical is None else "+bm25+questions"
         adaptive = "" if self.adaptive is None else f"+{self.adaptive}"
-        questions = "" if self.nearest_questions is None else QUESTIONS
-        return questions + (bm25 if self.hybrid else "") + (f"{adaptive}+rerank" if self.rerank is not None else "")
+        return (bm25 if self.hybrid else "") + (f"{adaptive}+rerank" if self.rerank is not None else "")
 
 
 class Ranker:
@@ -136,13 +148,10 @@ class Ranker:
         index: The index, with the texts for BM25 and the re-ranker.
         settings: What ranks together with the index.
         device: Device of the re-ranker.
-        graph: The index's graph, for ``settings.nearest_questions``, ``settings.lexical`` and adaptive retrieval with
-            neighbours by questions.
-        model: The index's GNN-encoder, for ``settings.nearest_questions``.
+        graph: The index's graph, for ``settings.lexical`` and adaptive retrieval with neighbours by questions.
 
     Raises:
         GnnRetrievalError: The re-ranker cannot be opened.
-        ArtifactError: As :class:`gnnretrieval.index.nearest_questions.NearestQuestions`.
     """
 
     def __init__(
@@ -151,14 +160,8 @@ class Ranker:
         settings: RankingSettings,
         device: str = "cpu",
         graph: Graph | None = None,
-        model: GNNEncoderModel | None = None,
     ) -> None:
         self.index, self.settings = index, settings
-        self._index_run: Callable[[Sequence[str], NDArray[np.floating], int], Run] = partial(index_run, index)
-        if settings.nearest_questions is not None:
-            assert graph is not None
-            assert model is not None
-            self._index_run = NearestQuestions(index, graph, model, settings.nearest_questions).run
         self._reranker: Reranker | None = None
         self._bm25 = None
         if settings.rerank is not None:
@@ -190,10 +193,10 @@ class Ranker:
         settings = self.settings
         wanted = max(depth, settings.rerank_depth if self._reranker is not None else 0)
         if self._bm25 is None:
-            run = self._index_run(list(queries), vectors, wanted)
+            run = index_run(self.index, list(queries), vectors, wanted)
         else:
             candidates = max(wanted, settings.candidates)
-            by_index = self._index_run(list(queries), vectors, candidates)
+            by_index = index_run(self.index, list(queries), vectors, candidates)
             by_words = bm25_run(self._bm25, queries, self._ids, candidates)
             run = fuse([by_index, by_words], settings.fuse, weights=settings.weights, depth=wanted)
         if self._reranker is not None:

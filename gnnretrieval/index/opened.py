@@ -54,6 +54,7 @@ class OpenedIndex:
     ) -> None:
         self.index, self.device = index, device
         self.ranking = ranking or RankingSettings()
+        self.ranking.require_of(index.meta["system"], index.path)
         self._given, self._endpoint = encoder, endpoint
         self._older: OpenedIndex | None = None
         self.place = index.path
@@ -79,7 +80,7 @@ class OpenedIndex:
 
     @property
     def system(self) -> str:
-        """The system that made the vectors: ``gnn-encoder``, ``dual-encoder`` or ``sentences``."""
+        """What made the vectors: ``gnn-encoder``, ``gnn-encoder+questions``, ``dual-encoder`` or ``sentences``."""
         name: str = self.index.meta["system"]
         return name
 
@@ -133,7 +134,7 @@ class OpenedIndex:
     def _explainer(self) -> Explainer:
         made = self._embeddings
         features = open_features(made.made_from("features")) if "features" in made.meta["made_from"] else None
-        return explainer_of(self.model, self.shown_graph, features)
+        return explainer_of(self.model, self.shown_graph, features, questions=made.has_questions)
 
     @property
     def no_what_if(self) -> str | None:
@@ -168,9 +169,8 @@ class OpenedIndex:
         ranking = self.ranking
         by_questions = ranking.adaptive is not None and ranking.neighbors_by != "vectors"
         needed = by_questions and (self.has_graph or ranking.neighbors_by != "both")
-        needed |= ranking.lexical is not None or ranking.nearest_questions is not None
-        model = None if ranking.nearest_questions is None else self.model
-        return Ranker(self.index, ranking, self.device, self.graph if needed else None, model)
+        needed |= ranking.lexical is not None
+        return Ranker(self.index, ranking, self.device, self.graph if needed else None)
 
     @property
     def _features(self) -> Features:

@@ -34,6 +34,7 @@ class PartShards:
         plan: How the index is built.
         learned: The file of lists and codes, if the plan learns any.
         directory: The unfinished index.
+        unit: What the vectors are of.
     """
 
     source: Path
@@ -43,17 +44,13 @@ class PartShards:
     plan: IndexPlan
     learned: Path
     directory: Path
+    unit: str
     device: str = "cpu"
 
     @property
     def name(self) -> str:
         """As :attr:`gnnretrieval.shards.stage.ShardedStage.name`."""
         return "indexing"
-
-    @property
-    def unit(self) -> str:
-        """As :attr:`gnnretrieval.shards.stage.ShardedStage.unit`."""
-        return "sentences" if self.sentences else "passages"
 
     @cached_property
     def parts(self) -> Sequence[slice]:
@@ -84,17 +81,29 @@ class PartShards:
         write_shard(vectors, source.similarity, self.plan, self.learned, self.directory, number)
 
 
-def vectors_of(source: Source, sentences: bool) -> NDArray[np.floating]:
+def vectors_of(source: Source, sentences: bool, *, own: bool = False) -> NDArray[np.floating]:
     """The vectors that an index of ``source`` is built from ``(m, d)``.
+
+    Args:
+        source: Embeddings or features.
+        sentences: Those of sentences.
+        own: Of passages with several vectors only the own one of each.
 
     Raises:
         ArtifactError: Embeddings have no sentences.
     """
-    if not sentences:
-        return source.passages
-    if not isinstance(source, Features):
-        raise ArtifactError(f"{source.path}: embeddings of whole passages. Sentences are indexed from features.")
-    return source.sentences
+    if isinstance(source, Embeddings):
+        if sentences:
+            raise ArtifactError(f"{source.path}: embeddings of whole passages. Sentences are indexed from features.")
+        return source.passages if own else source.vectors
+    return source.sentences if sentences else source.passages
+
+
+def unit_of(source: Source, sentences: bool) -> str:
+    """What an index of ``source`` has vectors of."""
+    if isinstance(source, Embeddings) and source.has_questions:
+        return "passages and questions"
+    return "sentences" if sentences else "passages"
 
 
 def build_parts(source: Source, sentences: bool, plan: IndexPlan, directory: Path, sharding: Sharding) -> None:
@@ -114,6 +123,7 @@ def build_parts(source: Source, sentences: bool, plan: IndexPlan, directory: Pat
             plan=plan,
             learned=learned_file(directory).resolve(),
             directory=directory.resolve(),
+            unit=unit_of(source, sentences),
         ),
         sharding,
     )

@@ -25,7 +25,7 @@ from gnnretrieval.graph.build import open_bm25
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import KIND as GRAPH
 from gnnretrieval.graph.store import TEXTS, open_graph
-from gnnretrieval.index.baseline import beside_index
+from gnnretrieval.index.baseline import indexes_beside
 from gnnretrieval.index.blanking import blank_vectors, require_blankable
 from gnnretrieval.index.faiss_index import KIND as INDEX
 from gnnretrieval.index.faiss_index import Index, open_index
@@ -36,7 +36,7 @@ from gnnretrieval.storage.places import settle
 from gnnretrieval.storage.provenance import sha256_of_json
 from gnnretrieval.storage.purged import PURGED
 from gnnretrieval.storage.updating import own_copy, record_changes, update_artifact
-from gnnretrieval.training.gnn.embeddings import ARRAY, open_embeddings
+from gnnretrieval.training.gnn.embeddings import ARRAY, Embeddings, open_embeddings
 from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
 
 _OPEN: dict[str, Callable[[Path], Artifact]] = {
@@ -59,7 +59,8 @@ _BEGINNING = 100  # characters of a text that are searched for: pages show the f
 def purge_passages(out: str | Path, ids: Sequence[str]) -> Index:
     """Remove passages from the index at ``out``, and delete their texts, vectors and edge values from the disk.
 
-    The same is done to the dual-encoder's index beside it, and to the embeddings, graph and features behind both.
+    The same is done to the dual-encoder's index beside it, to a run's other index over the same graph, and to the
+    embeddings, graph and features behind them.
     Messages name the files beside the index that still hold a purged text, and the dataset, which is not changed.
 
     Args:
@@ -72,9 +73,8 @@ def purge_passages(out: str | Path, ids: Sequence[str]) -> Index:
             one of the artifacts.
     """
     settle(Path(out), INDEX)
-    for opened in (first := open_index(out), beside_index(first.path)):
-        if opened is not None:
-            require_blankable(opened)
+    for opened in (first := open_index(out), *indexes_beside(first)):
+        require_blankable(opened)
     index = remove_passages(out, ids)
     with TextStore(index.path / TEXTS) as texts:
         rows = texts.rows_of_passages(list(dict.fromkeys(ids)))
@@ -125,7 +125,7 @@ def _behind(index: Index) -> tuple[dict[Path, str], list[Path]]:
         if artifact.meta["kind"] == INDEX:
             kinds[artifact.path.resolve()] = INDEX
 
-    if (other := beside_index(index.path)) is not None:
+    for other in indexes_beside(index):
         visit(other)
     visit(index)
     return kinds, [*datasets]
@@ -190,7 +190,7 @@ def _purge_one(
 
 
 def _blank_arrays(artifact: Artifact, directory: Path, passages: NDArray[np.int64]) -> None:
-    """Overwrite with zeros the passages' rows, the rows of their sentences, and all values of edges to them."""
+    """Overwrite with zeros all vectors of the passages and of their sentences, and all values of edges to them."""
     files = artifact.meta["files"]
 
     def blank(name: str, rows: Any) -> None:
@@ -198,9 +198,12 @@ def _blank_arrays(artifact: Artifact, directory: Path, passages: NDArray[np.int6
         array[rows] = 0
         array.flush()
 
+    vectors = passages
+    if isinstance(artifact, Embeddings) and (of_vectors := artifact.rows) is not None:
+        vectors = np.flatnonzero(np.isin(of_vectors, passages))
     for name in _BY_PASSAGE[artifact.meta["kind"]]:
         if name in files:
-            blank(name, passages)
+            blank(name, vectors)
     for parts, offsets in (
         (SENTENCES, SENTENCE_STARTS),
         (TOKENS, TOKEN_STARTS),

@@ -44,6 +44,8 @@ class IndexReport(Report):
     """Passages that were removed since."""
     sentences: int | None
     """None if the vectors are those of passages; the JSON then lacks it."""
+    vectors: int | None
+    """Vectors of passages that have several; None if each has one; the JSON then lacks it."""
     dimension: int
     bytes: int
     factory: str
@@ -70,6 +72,7 @@ class IndexReport(Report):
             "passages": meta["num_passages"],
             "removed": len(index.removed),
             "sentences": meta.get("num_sentences"),
+            "vectors": meta.get("num_vectors"),
             "dimension": meta["dimension"],
             "bytes": meta["bytes"],
             "factory": index.config["factory"],
@@ -89,13 +92,14 @@ class IndexReport(Report):
 
     @model_serializer(mode="wrap")
     def _as_printed(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        absent = {"sentences"} if self.sentences is None else set()
+        absent = {name for name in ("sentences", "vectors") if getattr(self, name) is None}
         measured = {} if self.measured is None else self.measured.model_dump(by_alias=True, exclude_unset=True)
         return {name: value for name, value in dump(self).items() if name not in absent} | {"measured": measured}
 
     def to_text(self) -> str:
         """What the index is and what was measured, in words."""
         unit = "" if self.sentences is None else f" by {self.sentences:,} sentences"
+        unit += "" if self.vectors is None else f", {counted(self.vectors, 'vector')}"
         shards = f", {self.shards} parts" if self.shards > 1 else ""
         kind = f"{'exact search' if self.exact else self.factory}{shards}"
         setting = f" searched with {self.search}" if self.search else ""

@@ -17,12 +17,13 @@ from gnnretrieval.encoders.exact_search import ranks_of
 from gnnretrieval.encoders.function_encoder import Encode
 from gnnretrieval.encoders.reader import Reader
 from gnnretrieval.encoders.text_encoder import TextEncoder
+from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError, nearest
 from gnnretrieval.index.answering import Answer, read_hits
 from gnnretrieval.index.comparison import EncoderComparison, moved_hits
 from gnnretrieval.index.engines import EngineName
 from gnnretrieval.index.explain import Explanation
-from gnnretrieval.index.faiss_index import KIND, Index, open_index
+from gnnretrieval.index.faiss_index import KIND, PLACES, Index, open_index
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.neighborhood import describe
 from gnnretrieval.index.opened import OpenedIndex
@@ -33,8 +34,8 @@ from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.storage.places import find
 
-System = Literal["gnn-encoder", "dual-encoder"]
-INDEX = "index"  # name of the index in a recipe's directory
+System = Literal["gnn-encoder", "gnn-encoder+questions", "dual-encoder"]
+INDEX = PLACES[GNN_ENCODER]  # name of the index in a recipe's directory
 DEPTH = 1000  # depth to which a passage's rank in the other ranking is looked up
 _TRIES = 5  # openings of an index that another process replaces meanwhile
 _FEW, _BLOCK = 64, 1024  # questions encoded without a progress bar; questions encoded at a time
@@ -105,7 +106,7 @@ class Retriever(OpenedIndex):
             ArtifactError: There is no index, or its encoder has other weights now.
             GnnRetrievalError: Its encoder cannot be opened.
         """
-        place = index_in(path)
+        place = index_in(path, ranking)
         index = _open_whole(place, engine, device)
         opened = cls(index, encoder=encoder, endpoint=endpoint, ranking=ranking, device=device)
         opened.place, opened._older = place, older
@@ -377,10 +378,11 @@ def _open_whole(place: Path, engine: EngineName, device: str) -> Index:
     raise ArtifactError(f"{place}: it was replaced {_TRIES} times while it was opened. Try again.")
 
 
-def index_in(path: str | Path) -> Path:
-    """``path``, or the path of the index if ``path`` is a run's directory."""
+def index_in(path: str | Path, ranking: RankingSettings | None = None) -> Path:
+    """``path``, or the path of the index if ``path`` is a run's directory: the one that ``ranking`` was chosen for."""
     path = Path(path)
-    return path / INDEX if not (path / "meta.json").exists() and find(path / INDEX, KIND).is_dir() else path
+    name = INDEX if ranking is None or ranking.system is None else PLACES[ranking.system]
+    return path / name if not (path / "meta.json").exists() and find(path / name, KIND).is_dir() else path
 
 
 def _checked(questions: Sequence[str], k: int) -> tuple[list[str], int]:

@@ -48,8 +48,8 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
     such as HNSW, the new vector is added and searches skip the old one until the index is built again.
 
     Raises:
-        ArtifactError: The index was not made from an earlier version of ``source``, is an index of sentences, or has
-            passages that were purged from ``source``.
+        ArtifactError: The index was not made from an earlier version of ``source``, is an index of sentences, has
+            several vectors a passage, or has passages that were purged from ``source``.
     """
     settle(Path(out), KIND)
     current = open_index(out)
@@ -57,6 +57,11 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
     if before == source.hash:
         say(f"{out}: already up to date with {source.path}")
         return current
+    if current.has_questions:
+        raise ArtifactError(
+            f"{out}: passages have several vectors here, which are not updated one by one. Build it again, without "
+            "--changed."
+        )
     changed = changed_since(source, before)
     if changed is None or current.is_of_sentences:
         raise ArtifactError(
@@ -131,7 +136,7 @@ def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
             touched = [shard.remove_ids(vectors) > 0 for shard in contents.shards]
             _write(directory, current, contents.shards, touched)
         else:
-            contents.rows[np.isin(contents.rows, vectors)] = -1
+            contents.rows[np.isin(contents.rows, rows if current.has_questions else vectors)] = -1
             save_array(rewrite(directory, ROWS), contents.rows)
             if (share := (contents.rows < 0).mean()) > 0.2:
                 say(
@@ -139,7 +144,13 @@ def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
                     "from vectors without the removed passages (from the same vectors it has them again)"
                 )
         save_array(rewrite(directory, REMOVED), np.union1d(current.removed, rows))
-        return {"num_passages": current.meta["num_passages"] - len(rows), **_figures(directory, current)}
+        left = sum(int(shard.ntotal) for shard in contents.shards)
+        left -= 0 if contents.rows is None else int((contents.rows < 0).sum())
+        return {
+            "num_passages": current.meta["num_passages"] - len(rows),
+            **({"num_vectors": left} if current.has_questions else {}),
+            **_figures(directory, current),
+        }
 
     change = {"removed": sha256_of_json(rows.tolist()), "passages": len(rows)}
     artifact = update_artifact(current, KIND, change=change, write=write)

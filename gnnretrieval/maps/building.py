@@ -157,7 +157,9 @@ class _Vectors(NamedTuple):
 
 def _vectors_of(graph: Graph, model: GNNEncoderModel, embeddings: Embeddings) -> _Vectors:
     """A model's vectors before and after its messages along the graph."""
-    heads, messages = model.load_messages() if model.is_linear else (None, None)
+    heads = messages = None
+    if model.is_linear:
+        heads, messages = model.load_questions() if embeddings.has_questions else model.load_messages()
     if heads is None or messages is None:
         arrays = (graph.passage_features, embeddings.passages, graph.query_features)
         return _Vectors(graph.similarity, *arrays, after_head=False)

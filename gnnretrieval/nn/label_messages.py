@@ -95,8 +95,8 @@ class Messages(NamedTuple):
         level: ``r``, nearness at which scaling does not change a vector; 0: the mean over the passages. Fixed after
             training, so that new queries change only the passages that they are near to.
         sides: ``both``: one head for both sides; ``apart``: one for queries and one for passages.
-        questions: Weight of a passage's nearest labelled query in its score (:func:`nearest_question`); the vectors do
-            not depend on it.
+        questions: ``w'``, weight of a passage's nearest labelled query; with it a passage has several vectors
+            (:func:`several_vectors`).
     """
 
     steps: int = 0
@@ -180,6 +180,32 @@ def question_vectors(graph: MessageGraph, heads: Heads | None, messages: Message
     if heads is None:
         return graph.queries * (1 + messages.prior)
     return graph.prepare(graph.queries @ heads.queries.T) @ heads.queries * (1 + messages.prior)
+
+
+def several_vectors(graph: MessageGraph, heads: Heads | None, messages: Messages) -> tuple[Tensor, Tensor]:
+    r"""All vectors of the passages: one of its own, and one more for each labelled query.
+
+    .. math:: v_p, \qquad v_{pq} = (1 - w')\, v_p + w'\, u_q \quad (q \in L_p)
+
+    A passage scores by the best of its vectors, which is
+
+    .. math:: s(q, p) = (1 - w')\, q^\top v_p + w' \max(q^\top v_p, \max_{q' \in L_p} q^\top u_{q'})
+
+    The mean of a passage's training questions loses what tells them apart; the nearest of them does not. It is the
+    equation of the baseline ``question-index``, over the vectors of the GNN-encoder.
+
+    Args:
+        graph: Features and edges.
+        heads: ``H_q`` and ``H_p``; None: the identity.
+        messages: Weights of the messages; ``w'`` is its ``questions``.
+
+    Returns:
+        Vectors ``(m + L, d)``, those of the passages first, and the row of each one's passage ``(m + L,)``.
+    """
+    passages, queries = message_vectors(graph, heads, messages), question_vectors(graph, heads, messages)
+    query, passage = graph.labels.T
+    of_queries = torch.lerp(passages[passage], queries[query], messages.questions)
+    return torch.cat([passages, of_queries]), torch.cat([torch.arange(len(passages), device=graph.device), passage])
 
 
 def nearest_question(graph: MessageGraph, scores: Tensor, of_queries: Tensor) -> Tensor:

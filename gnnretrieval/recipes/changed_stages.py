@@ -22,13 +22,16 @@ _INPUTS = {
     "model": {"graph": "graph"},
     "model-joint": {"graph": "graph", "start": "model"},
     "embeddings": {"graph": "graph", "features": "features-joint"},  # and the model
+    "embeddings-questions": {"graph": "graph", "features": "features-joint"},  # and the model
     "index": {"embeddings": "embeddings"},
+    "index-questions": {"embeddings": "embeddings-questions"},
     "index-dual-encoder": {"features": "features"},
     "map": {"embeddings": "embeddings"},
     "baselines": {"graph": "graph", "features": "features"},
     "rankings": {
         "dual-encoder": "index-dual-encoder",
         "gnn-encoder": "index",
+        "gnn-encoder+questions": "index-questions",
         "features of dual-encoder": "features",
     },
 }
@@ -59,7 +62,7 @@ def changed_stages(
                 name in inputs and source in metas and inputs[name] != metas[source].get("hash")
                 for name, source in _INPUTS.get(folder, {}).items()
             )
-            or (folder == "embeddings" and inputs.get("gnn-encoder") != _last_model(recipe, metas))
+            or (folder.startswith("embeddings") and inputs.get("gnn-encoder") != _last_model(recipe, metas))
             or _reads_otherwise(recipe, folder, inputs, place)
             or (dataset is not None and inputs.get("dataset", dataset.hash) != dataset.hash)
             or (dataset is not None and inputs.get("texts", dataset.texts_hash) != dataset.texts_hash)

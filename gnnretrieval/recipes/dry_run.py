@@ -182,12 +182,18 @@ def _stages(recipe: Recipe, sizes: Sizes, place: Path | None, directory: Path) -
             ("features of the jointly trained dual-encoder", "features-joint", f"{texts}, if it gains on dev")
         )
     baselines = (("baselines", "baselines", "simple uses of the same labels, on the same queries"),)
+    more = f"{m:,} passages and a vector for each of their training questions"
+    several = (
+        ("embeddings of passages and questions", "embeddings-questions", more),
+        ("index of passages and questions", "index-questions", more),
+    )
     shown = (("map", "map", f"{m:,} passages in two dimensions, if any gain on dev is significant"),)
     return [
         *stages,
         ("embeddings", "embeddings", f"{m:,} passages through the GNN-encoder"),
         ("index", "index", f"{m:,} vectors"),
         ("index of the dual-encoder", "index-dual-encoder", f"{m:,} vectors"),
+        *(several if model.get("questions", {}).get("questions") else ()),
         *(shown if model.get("dev", {}).get("believed", True) else ()),  # a kept dual-encoder moved nothing
         ("rankings", "rankings", f"3 systems, {sizes.reported_queries:,} queries, {recipe.compare.depth:,} deep"),
         *(baselines if recipe.compare.baselines else ()),

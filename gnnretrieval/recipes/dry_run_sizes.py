@@ -55,7 +55,8 @@ def stage_bytes(recipe: Recipe, sizes: Sizes, folder: str) -> int | None:
         return _graph(recipe, sizes, d, sizes.edge_dimension) + texts
     if folder.startswith("model"):
         return _FLOAT * (8 * d * d + 2 * d * sizes.edge_dimension)
-    return (_HALF if folder == "embeddings" else _FLOAT) * d * m
+    vectors = m + sizes.graph_queries if folder.endswith("-questions") else m
+    return (_HALF if folder.startswith("embeddings") else _FLOAT) * d * vectors
 
 
 def _graph(recipe: Recipe, sizes: Sizes, dimension: int, width: int) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.evaluation import judged_in, most_changed, parse_measures, per_query, relevant_ranks
 from gnnretrieval.evaluation.changed_queries import ChangedQuery
 from gnnretrieval.index.explain import Explanation, explainer_of
-from gnnretrieval.recipes.rankings import DUAL_ENCODER, GNN_ENCODER
+from gnnretrieval.recipes.rankings import DUAL_ENCODER
 from gnnretrieval.recipes.run import RecipeRun
 from gnnretrieval.storage.provenance import write_json
 

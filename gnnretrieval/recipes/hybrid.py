@@ -21,7 +21,7 @@ from gnnretrieval.evaluation import (
 )
 from gnnretrieval.evaluation.fusion_choice import METHOD
 from gnnretrieval.feedback.clicked_questions import clicked_questions, open_clicks
-from gnnretrieval.index.hybrid import QUESTIONS, RankingSettings
+from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.lexical import LexicalSetting
 from gnnretrieval.recipes.recipe import CompareSettings, Recipe
 from gnnretrieval.storage.artifacts import Artifact
@@ -43,26 +43,19 @@ class Pipeline(NamedTuple):
         both = [runs[self.lexical], runs[self.dense]]
         return fuse(both, METHOD, weights=self.choice.weights, depth=depth)
 
-    def ranking(self, depth: int, lexical: LexicalSetting | None, question_weight: float) -> RankingSettings:
+    def ranking(self, depth: int, lexical: LexicalSetting | None) -> RankingSettings:
         """How a retriever over the dense ranking's index ranks like this pipeline.
 
         Args:
             depth: Passages per query in the runs.
             lexical: Setting of the lexical ranking; None: BM25 over the passages alone.
-            question_weight: Weight of the training questions where the dense ranking has them.
         """
-        questions = question_weight if self.dense.endswith(QUESTIONS) else None
         of_lexical, of_dense = self.choice.weights
-        if not of_lexical:
-            return RankingSettings(nearest_questions=questions)
-        return RankingSettings(
-            nearest_questions=questions,
-            hybrid=True,
-            fuse=METHOD,
-            weights=(of_dense, of_lexical),
-            lexical=lexical,
-            candidates=depth,
-        )
+        joined: dict[str, Any] = {}
+        if of_lexical:
+            joined = {"hybrid": True, "fuse": METHOD, "weights": (of_dense, of_lexical), "lexical": lexical}
+            joined["candidates"] = depth
+        return RankingSettings.parse({"system": self.dense, **joined})
 
     def line(self) -> str:
         """The choice as text."""
@@ -75,7 +68,6 @@ def compare_with_bm25(
     reported: Mapping[str, Mapping[str, int]],
     runs: Mapping[str, Run],
     systems: tuple[list[str], list[str], list[str]],
-    question_weight: float,
     rankings: Artifact,
     baselines: Baselines | None,
     provenance: dict[str, Any],
@@ -91,7 +83,6 @@ def compare_with_bm25(
         reported: Judgements of the reported split.
         runs: Runs on the reported split, by system and by baseline.
         systems: Names of the lexical systems, of the dense ones without the graph, and of those with it.
-        question_weight: Weight of the training questions, where a system has them.
         rankings: Artifact with the systems' runs on dev, or on the questions held out.
         baselines: Baselines, which all take part; None: none.
         provenance: Provenance for the comparison.
@@ -132,7 +123,6 @@ def compare_with_bm25(
         expanded=expanded,
         clicked=clicked,
         chosen_on=dev or HELD_OUT_NAME,
-        question_weight=question_weight,
     )
 
 
@@ -163,7 +153,6 @@ def compare_hybrids(
     expanded: LexicalSetting | None = None,
     clicked: ClickedDev | None = None,
     chosen_on: str = "dev",
-    question_weight: float = 0.0,
 ) -> Comparison | None:
     """Compare lexical rankings alone with hybrids of lexical and dense rankings.
 
@@ -174,7 +163,7 @@ def compare_hybrids(
     GNN-encoder by the method in ``settings``.
 
     In the provenance, ``fusion`` is ``chosen on`` these questions or the method, and ``pipeline`` has the settings with
-    which an index of the GNN-encoder ranks like the best pipeline with the graph. Where dev chose, ``fusion_choices``
+    which the index of its system ranks like the best pipeline with the graph. Where dev chose, ``fusion_choices``
     has the pair, method, weights and dev values of each row, and ``said`` is the same as text.
 
     Args:
@@ -183,7 +172,7 @@ def compare_hybrids(
         settings: What is compared; ``fuse`` is the method.
         lexical: Names among ``runs``, BM25 first.
         dense: Names among ``runs``: the dual-encoder first, then baselines.
-        with_graph: Names among ``runs``: the GNN-encoder, first without training questions in the search.
+        with_graph: Names among ``runs``: the GNN-encoder, first with one vector a passage.
         provenance: Provenance for the comparison.
         answers: Answers in the passages of ``runs``, for measures that look at answers.
         dev_runs: Runs of the same systems on dev questions; None: ``fuse = "chosen"`` means ``rrf``.
@@ -191,7 +180,6 @@ def compare_hybrids(
         expanded: Setting of bm25+questions, where it is among the lexical rankings.
         clicked: How the dev questions count if their labels are clicks; None: all alike.
         chosen_on: Name of the dev questions.
-        question_weight: Weight of the training questions, where a system has them.
 
     Returns:
         The comparison; None where ``fuse`` is ``none``.
@@ -205,13 +193,13 @@ def compare_hybrids(
         systems = {bm25: runs[bm25]}
         for name in (dual, gnn):
             systems[f"{bm25}+{name}"] = fuse([runs[bm25], runs[name]], method, depth=settings.depth)
-        pipeline = RankingSettings(hybrid=True, fuse=method, candidates=settings.depth)
+        pipeline = RankingSettings.parse({"system": gnn, "hybrid": True, "fuse": method, "candidates": settings.depth})
         provenance = {**provenance, "fusion": method, "pipeline": pipeline.model_dump(mode="json")}
         baseline = f"{bm25}+{dual}"
         return compare(qrels, systems, baseline, settings.measures, settings.split, provenance, answers=answers)
     pipelines = choose_pipelines(lexical, dense, with_graph, dev_runs, dev_qrels, clicked)
     best = pipelines[WITH]
-    ranking = best.ranking(settings.depth, expanded if best.lexical == LEXICAL else None, question_weight)
+    ranking = best.ranking(settings.depth, expanded if best.lexical == LEXICAL else None)
     systems |= {name: pair.run(runs, settings.depth) for name, pair in pipelines.items()}
     provenance = {
         **provenance,

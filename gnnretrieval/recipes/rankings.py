@@ -10,9 +10,9 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.data.runs.trec import Run, write_run
 from gnnretrieval.encoders.bm25 import BM25
 from gnnretrieval.encoders.features import Features
-from gnnretrieval.graph.store import Graph
+from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.index.faiss_index import Index
-from gnnretrieval.index.hybrid import QUESTIONS, Ranker, RankingSettings
+from gnnretrieval.index.hybrid import Ranker
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.recipe import Recipe
@@ -21,8 +21,7 @@ from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.training.gnn.held_out import HELD_OUT_NAME, dev_split
 from gnnretrieval.training.gnn.model import HELD_OUT_DEPTH, GNNEncoderModel
 
-BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER = "bm25", "dual-encoder", "gnn-encoder"
-GNN_WITH_QUESTIONS = GNN_ENCODER + QUESTIONS
+BM25_SYSTEM, DUAL_ENCODER = "bm25", "dual-encoder"
 
 
 def rank_systems(
@@ -30,22 +29,19 @@ def rank_systems(
     dataset: Dataset,
     systems: dict[str, tuple[Index, Features]],
     ranker: Ranker | None,
-    graph: Graph,
     model: GNNEncoderModel,
     directory: Path,
 ) -> Artifact:
     """Rank the reported split and dev by BM25 and by every system's index, and the reported split by ``ranker``.
 
-    Where dev chose a weight for the training questions, the GNN-encoder with them is one more system. Without a dev
-    split, the questions that training held out take its place, as the model ranked them without having learned from
-    them.
+    Without a dev split, the questions that training held out take its place, as the model ranked them without having
+    learned from them.
 
     Args:
         recipe: The recipe.
         dataset: Its dataset.
         systems: Index and features by system.
         ranker: Ranks by the recipe's ``[ranking]``; None: there is none.
-        graph: The graph.
         model: The GNN-encoder.
         directory: Directory of the run.
     """
@@ -56,11 +52,6 @@ def rank_systems(
     if held_out:
         dev = HELD_OUT_NAME
         texts[dev] = {query.id: query.text for query in dataset.queries_of(recipe.graph.split) if query.id in held_out}
-
-    beside: Ranker | None = None
-    if model.question_weight:
-        settings = RankingSettings(nearest_questions=model.question_weight)
-        beside = Ranker(systems[GNN_ENCODER][0], settings, graph=graph, model=model)
 
     def write(target: Path) -> dict[str, Any]:
         bm25 = BM25((passage.full_text for passage in dataset.passages()), total=len(dataset.passage_ids))
@@ -78,10 +69,6 @@ def rank_systems(
                 else:
                     run = index_run(index, list(queries), vectors, depth)
                 write_run(place / f"{name}.run", run, name)
-            if beside is not None:
-                _, features = systems[GNN_ENCODER]
-                run = beside.run(queries, features.queries[features.rows_of(queries)], depth)
-                write_run(place / f"{GNN_WITH_QUESTIONS}.run", run, GNN_WITH_QUESTIONS)
         if ranker is not None:
             queries, name = texts[split], GNN_ENCODER + ranker.settings.suffix
             features = systems[GNN_ENCODER][1]
@@ -98,7 +85,6 @@ def rank_systems(
         | ({GNN_ENCODER + " of held-out queries": model.hash} if held_out else {})
         | ({} if ranker is None or ranker.reranker_hash is None else {"re-ranker": ranker.reranker_hash}),
         config={"split": split, "depth": depth, "dev": dev}
-        | ({} if beside is None else {"questions": model.question_weight})
         | ({} if ranker is None else {"ranking": ranker.settings.model_dump(mode="json", exclude={"rerank"})}),
         write=write,
         overwrite=True,

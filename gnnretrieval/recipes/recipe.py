@@ -192,6 +192,8 @@ class Recipe(Settings):
         if self.ranking is not None and self.ranking.is_plain:
             raise ValueError("[ranking] adds nothing to the index: give rerank or hybrid")
         given = set() if self.ranking is None else self.ranking.model_fields_set
+        if "system" in given:
+            raise ValueError("[ranking] is over the gnn-encoder's index: leave out system")
         for name, needed in NEEDED.items():
             if name in given and needed not in given:
                 raise ValueError(f"[ranking] {name} has no effect without {needed}")

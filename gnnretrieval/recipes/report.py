@@ -66,6 +66,8 @@ _STAGES = {  # kind by directory
     "embeddings": "embeddings",
     "index": "index",
     "index-dual-encoder": "index",
+    "embeddings-questions": "embeddings",
+    "index-questions": "index",
     "map": "map",
     "rankings": "rankings",
     "baselines": "baselines",
@@ -148,6 +150,8 @@ def _reported(run: RecipeRun | EncoderRun) -> Reported:
             del kinds["baselines"]
         if run.joint_features is None:
             del kinds["features-joint"]
+        if not run.model.question_weight:
+            del kinds["embeddings-questions"], kinds["index-questions"]
         texts = "features"
     else:
         kinds = {name: artifact.meta["kind"] for name, artifact in run.made.items()}

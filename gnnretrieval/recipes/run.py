@@ -12,7 +12,7 @@ from gnnretrieval.data.runs.trec import Run, read_run, require_writable_ids
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features, encode_dataset
 from gnnretrieval.encoders.opening import fingerprint_of
-from gnnretrieval.encoders.trained import trained_settings
+from gnnretrieval.encoders.trained import GNN_ENCODER, trained_settings
 from gnnretrieval.encoders.vectors import VectorSettings, import_vectors
 from gnnretrieval.errors import InputError
 from gnnretrieval.evaluation import (
@@ -27,14 +27,14 @@ from gnnretrieval.evaluation import (
 )
 from gnnretrieval.graph.build import build_graph, require_k
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.index.faiss_index import Index, build_index
+from gnnretrieval.index.faiss_index import PLACES, WITH_QUESTIONS, Index, build_index
 from gnnretrieval.index.hybrid import PIPELINES, Ranker, RankingSettings
 from gnnretrieval.index.rerankers import require_reranker
 from gnnretrieval.maps.building import build_map
 from gnnretrieval.maps.passage_map import PassageMap
 from gnnretrieval.progress import say
 from gnnretrieval.recipes.hybrid import compare_with_bm25
-from gnnretrieval.recipes.rankings import BM25_SYSTEM, DUAL_ENCODER, GNN_ENCODER, GNN_WITH_QUESTIONS, rank_systems
+from gnnretrieval.recipes.rankings import BM25_SYSTEM, DUAL_ENCODER, rank_systems
 from gnnretrieval.recipes.recipe import DOCSTRINGS, DataSettings, Recipe, read_recipe
 from gnnretrieval.recipes.same_labels import SameLabels, compare_same_labels
 from gnnretrieval.recipes.source_files import dataset_of_files, folder_of, is_dataset
@@ -172,8 +172,16 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
     with timed_stage("embeddings"):
         embeddings = embed_passages(model, graph, directory / "embeddings", features=joint_features, **common)
     with timed_stage("index"):
-        index = build_index(embeddings, directory / "index", overwrite=True)
+        index = build_index(embeddings, directory / PLACES[GNN_ENCODER], overwrite=True)
         baseline = build_index(features, directory / "index-dual-encoder", overwrite=True)
+    systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, joint_features or features)}
+    if model.question_weight:
+        with timed_stage("index of passages and questions"):
+            several = embed_passages(
+                model, graph, directory / "embeddings-questions", features=joint_features, questions=True, **common
+            )
+            with_questions = build_index(several, directory / PLACES[WITH_QUESTIONS], overwrite=True)
+        systems[WITH_QUESTIONS] = (with_questions, joint_features or features)
     shown = None
     if _is_kept(model) and model.is_linear and not fits_memory(graph):
         say("no map: its vectors do not fit into memory")
@@ -181,10 +189,9 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
         with timed_stage("map"):
             shown = build_map(embeddings, directory / "map", overwrite=True)
     with timed_stage("rankings"):
-        systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, joint_features or features)}
         ranking = None if recipe.ranking is None else _resolved(recipe.ranking, path)
-        ranker = None if ranking is None else Ranker(index, ranking, device, graph, model)
-        rankings = rank_systems(recipe, dataset, systems, ranker, graph, model, directory)
+        ranker = None if ranking is None else Ranker(index, ranking, device, graph)
+        rankings = rank_systems(recipe, dataset, systems, ranker, model, directory)
     baselines = _baselines(recipe, dataset, features, graph, directory, device)
     return _Made(features, graph, model, joint_features, embeddings, index, shown, rankings, baselines)
 
@@ -233,7 +240,7 @@ def _compared(
 ) -> RecipeRun:
     """Compare the systems, with baselines and with BM25, and write the comparisons."""
     baselines = made.baselines
-    with_graph = [GNN_ENCODER, *([GNN_WITH_QUESTIONS] if made.model.question_weight else [])]
+    with_graph = [GNN_ENCODER, *([WITH_QUESTIONS] if made.model.question_weight else [])]
     names = [BM25_SYSTEM, DUAL_ENCODER, *with_graph]
     if recipe.ranking is not None:
         names.append(GNN_ENCODER + recipe.ranking.suffix)
@@ -267,7 +274,6 @@ def _compared(
         reported,
         runs | baseline_runs,
         ([BM25_SYSTEM], [DUAL_ENCODER], with_graph),
-        made.model.question_weight,
         made.rankings,
         baselines,
         provenance,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gnnretrieval.evaluation import Comparison, TestResult
 from gnnretrieval.evaluation.compare import Difference
-from gnnretrieval.index.hybrid import QUESTIONS
+from gnnretrieval.index.faiss_index import PLACES, WITH_QUESTIONS
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT
 from gnnretrieval.recipes.same_labels import SameLabels
 
@@ -81,12 +81,13 @@ class Verdict(NamedTuple):
         return f"It {_ranks(test)} {best}, the strongest baseline on dev with the same labels ({_in_figures(test)})."
 
     def _with_questions(self) -> str:
-        name = self.system + QUESTIONS
+        name = WITH_QUESTIONS
         if self.same_labels is None or name not in {system.name for system in self.comparison.systems}:
             return ""
         test = self._test(self.same_labels.comparison, name)
         has, best = self._value(self.comparison, name), self.same_labels.comparison.baseline
-        return f"Searching the training questions too ({name}) it has {has} ({_in_figures(test)}, to {best})."
+        place = f"`{self.directory / PLACES[WITH_QUESTIONS]}`"
+        return f"With several vectors a passage ({name}, {place}) it has {has} ({_in_figures(test)}, to {best})."
 
     def _with_bm25(self) -> str:
         alone = f"BM25 alone has {self._value(self.comparison, self.bm25)}."
@@ -139,9 +140,9 @@ class Verdict(NamedTuple):
         return self.hybrids if {WITH, WITHOUT} <= names else None
 
     def _is_joined(self) -> bool:
-        """Whether the best pipeline with the graph is more than an index: also a lexical ranking, or questions."""
+        """Whether the best pipeline with the graph is more than an index: also a lexical ranking, or another index."""
         choices = {} if self.hybrids is None else self.hybrids.provenance.get("fusion_choices", {})
-        return WITH in choices and bool(choices[WITH]["weights"][0] or choices[WITH]["runs"][1].endswith(QUESTIONS))
+        return WITH in choices and bool(choices[WITH]["weights"][0] or choices[WITH]["runs"][1] == WITH_QUESTIONS)
 
     def _pair(self, name: str) -> str:
         assert self.hybrids is not None

@@ -123,7 +123,7 @@ def serve(
             )
 
         answering = None if reader is None else _opened_reader(reader, device)
-        say(f"loading {index_in(path)}")
+        say(f"loading {index_in(path, ranking)}")
         retriever = opened()
         _warm_up(retriever)
         app = create_app(retriever, settings, load=opened, reader=answering)

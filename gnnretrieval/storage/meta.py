@@ -44,9 +44,11 @@ class _Meta(BaseModel):
     checkpoint_hash: dict[str, str] = {}
     canary: _Dict = {}
     messages: _Dict = {}
+    questions: _Dict = {}
     num_passages: _Count = 0
     num_queries: _Count = 0
     num_sentences: _Count = 0
+    num_vectors: _Count = 0
     bytes: _Count = 0
     dimension: Annotated[int, Field(ge=1, lt=2**31)] = 1
     edge_dim: Annotated[int, Field(ge=0, lt=2**31)] = 0

@@ -142,6 +142,8 @@ def test_an_approximate_index_in_parts_looks_into_the_same_lists(clustered, tmp_
 def test_a_worker_that_sees_other_vectors_refuses(make_features, tmp_path):
     features = make_features(tmp_path / "features", 50)
     plan = building.plan_of(IndexSettings(parts=2), 50, 16)
-    stage = PartShards(features.path, "features", "another", False, plan, tmp_path / "learned.faiss", tmp_path)
+    stage = PartShards(
+        features.path, "features", "another", False, plan, tmp_path / "learned.faiss", tmp_path, "passages"
+    )
     with pytest.raises(ArtifactError, match="this machine finds other vectors there"):
         stage.run(0)

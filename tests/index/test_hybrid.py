@@ -68,11 +68,6 @@ def test_bm25_reads_the_training_questions_of_the_passages_that_are_left(
     assert alone != wanted
 
 
-def test_a_pipeline_is_not_for_the_dual_encoder_s_index(asked):
-    with pytest.raises(ArtifactError, match="this is the index of the dual-encoder"):
-        RankingSettings.of_run(asked[0].path)
-
-
 def test_settings_of_a_run_are_what_its_comparison_names(tmp_path):
     with pytest.raises(ArtifactError, match="no such file"):
         RankingSettings.of_run(tmp_path)

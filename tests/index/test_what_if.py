@@ -48,7 +48,7 @@ def heads(tiny_graph):
 
 
 def explainer(store, heads, messages=ALL):
-    return MessagesExplainer(SimpleNamespace(load_messages=lambda: TrainedMessages(heads, messages)), store)
+    return MessagesExplainer(store, TrainedMessages(heads, messages))
 
 
 def change(explainer, without=(), vectors=None, neighbors=None, passage=0, scale=1.0):

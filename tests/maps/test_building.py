@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -146,7 +146,7 @@ class WithHead:
 
 def test_with_a_linear_head_vectors_are_those_that_rank(tiny_graph):
     """All are in the space of the head, where cosines rank as the embeddings do, and only the messages move."""
-    vectors = _vectors_of(tiny_graph, WithHead(), None)
+    vectors = _vectors_of(tiny_graph, WithHead(), SimpleNamespace(has_questions=False))
     assert vectors.after_head
     heads, messages = WithHead().load_messages()
     graph = message_graph(tiny_graph)

@@ -1,7 +1,9 @@
 import shutil
 from datetime import datetime
+from pathlib import Path
 
 import pytest
+from several_vectors import keep_questions
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.data.records import ScoredPassage
@@ -9,15 +11,17 @@ from gnnretrieval.data.runs.trec import rank, read_run
 from gnnretrieval.evaluation import ClickedDev, fuse, mean, per_query
 from gnnretrieval.feedback import SimulationSettings, import_feedback, simulate_log
 from gnnretrieval.feedback.judgement_table import read_judgements
-from gnnretrieval.index.hybrid import Ranker, RankingSettings
+from gnnretrieval.index.faiss_index import open_index
+from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.lexical import LexicalSetting
-from gnnretrieval.nn.label_messages import Messages
+from gnnretrieval.index.search import index_run
+from gnnretrieval.recipes import report
+from gnnretrieval.recipes import run as running
+from gnnretrieval.recipes.dry_run import dry_run
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines, clicked_dev, compare_hybrids, fusion_lines
 from gnnretrieval.recipes.recipe import CompareSettings
 from gnnretrieval.recipes.run import run_recipe
-from gnnretrieval.training.gnn import messages
 from gnnretrieval.training.gnn.held_out import held_out_queries
-from gnnretrieval.training.gnn.ladder import Climb
 
 QRELS = {f"q{number}": {"right": 1} for number in range(30)}
 DENSE, WITH_GRAPH = ("dual-encoder", "label-mean"), ("gnn-encoder",)
@@ -58,7 +62,7 @@ def test_pipelines_are_those_that_dev_chooses_and_the_provenance_says_which():
     assert (choices[WITH]["runs"], choices[WITH]["weights"]) == (["bm25", "gnn-encoder"], [0, 1])
     assert choices[WITHOUT]["runs"] == ["bm25", "dual-encoder"]
     assert choices["bm25+dual-encoder"]["value"] > choices["bm25+dual-encoder"]["half"]
-    assert provenance["pipeline"] == RankingSettings().model_dump(mode="json")  # the index alone
+    assert provenance["pipeline"] == RankingSettings(system="gnn-encoder").model_dump(mode="json")  # the index alone
     assert fusion_lines(comparison)[2] == f"{WITH}: {choices[WITH]['said']}"
 
 
@@ -80,9 +84,15 @@ def test_the_pipeline_is_named_as_settings_of_the_index():
     )
     choice = comparison.provenance["fusion_choices"][WITH]
     assert choice["runs"] == ["bm25+questions", "gnn-encoder"]
-    expected = {"hybrid": True, "fuse": choice["method"], "weights": choice["weights"][::-1], "candidates": 50}
+    expected = {
+        "system": "gnn-encoder",
+        "hybrid": True,
+        "fuse": choice["method"],
+        "weights": choice["weights"][::-1],
+        "candidates": 50,
+    }
     assert RankingSettings.parse(comparison.provenance["pipeline"]) == RankingSettings.parse(
-        {**expected, "lexical": setting._asdict()}
+        {**expected, "system": "gnn-encoder", "lexical": setting._asdict()}
     )
 
 
@@ -101,12 +111,11 @@ def test_a_pipeline_with_training_questions_is_named_as_settings_of_the_index(of
         {},
         dev_runs=weak,
         dev_qrels=QRELS,
-        question_weight=0.3,
     )
     choice = comparison.provenance["fusion_choices"][WITH]
     assert choice["runs"] == ["bm25", "gnn-encoder+questions"]
     pipeline = RankingSettings.parse(comparison.provenance["pipeline"])
-    assert (pipeline.nearest_questions, pipeline.hybrid) == (0.3, joins)
+    assert (pipeline.system, pipeline.hybrid) == ("gnn-encoder+questions", joins)
 
 
 def test_no_pipeline_without_the_graph_has_the_gnn_encoder():
@@ -119,7 +128,7 @@ def test_no_pipeline_without_the_graph_has_the_gnn_encoder():
 @pytest.mark.parametrize(("asked", "method"), [("chosen", "rrf"), ("rrf", "rrf"), ("weighted", "weighted")])
 def test_without_dev_runs_or_where_a_method_is_named_it_is_joined_by_equal_weights(asked, method):
     comparison = hybrids(asked, **({} if asked == "chosen" else {"dev_runs": RUNS, "dev_qrels": QRELS}))
-    pipeline = RankingSettings(hybrid=True, fuse=method)
+    pipeline = RankingSettings(system="gnn-encoder", hybrid=True, fuse=method)
     assert comparison.provenance == {"recipe": "r", "fusion": method, "pipeline": pipeline.model_dump(mode="json")}
     joined = fuse([RUNS["bm25"], RUNS["gnn-encoder"]], method, depth=100)
     rank_of_right = [passage.passage_id for passage in joined["q0"]].index("right") + 1
@@ -185,23 +194,28 @@ def test_the_dev_questions_of_event_logs_count_by_their_clicks(tiny_dataset, tmp
     assert clicked_dev(Dataset.open(tiny_dataset), "dev", [*Dataset.open(tiny_dataset).split("dev")]) is None
 
 
-def test_a_run_ranks_with_training_questions_where_training_chose_a_weight(
+def test_a_run_also_ranks_by_several_vectors_a_passage_where_training_kept_them(
     tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch
 ):
-    chosen = Climb(Messages(questions=0.4), 0.5, 0.3, 0.2, {}, 0.001, [])
-    monkeypatch.setattr(messages, "climb_with_questions", lambda *given, **settings: chosen)
+    train = running.train_gnn
+    monkeypatch.setattr(running, "train_gnn", lambda *given, **more: keep_questions(train(*given, **more)))
     encoder = f'[encoder]\ncheckpoint = "{tiny_checkpoint}"\nmax_tokens = 48\nprecision = "float32"\n'
-    more = f'[data]\nsource = "{tiny_dataset}"\n{encoder}[train]\nevidence = 1\n[ranking]\nnearest_questions = 0.4\n'
-    (tmp_path / "r.toml").write_text(f'name = "r"\n{more}', encoding="utf-8")
+    (tmp_path / "r.toml").write_text(f'name = "r"\n[data]\nsource = "{tiny_dataset}"\n{encoder}', encoding="utf-8")
     made = run_recipe(tmp_path / "r.toml", out=tmp_path / "out")
-    assert made.model.question_weight == 0.4
-    name = "gnn-encoder+questions"
-    runs = [read_run(tmp_path / "out" / "rankings" / part / f"{name}.run") for part in ("", "dev")]
-    features = made.features
-    ranker = Ranker(made.index, RankingSettings(nearest_questions=0.4), "cpu", made.graph, made.model)
-    for run_of_split, split in zip(runs, ("test", "dev"), strict=True):
-        queries = {query.id: query.text for query in made.dataset.queries_of(split)}
-        assert run_of_split == ranker.run(queries, features.queries[features.rows_of(queries)], 100)
+    name, index = "gnn-encoder+questions", open_index(tmp_path / "out" / "index-questions")
+    assert index.meta["system"] == name
+    for part, split in (("", "test"), ("dev", "dev")):
+        queries = [query.id for query in made.dataset.queries_of(split)]
+        vectors = made.features.queries[made.features.rows_of(queries)]
+        ranked = read_run(tmp_path / "out" / "rankings" / part / f"{name}.run")
+        assert ranked == index_run(index, queries, vectors, 100)
+        assert ranked != read_run(tmp_path / "out" / "rankings" / part / "gnn-encoder.run")
     for comparison in (made.comparison, made.same_labels.comparison):
         assert name in {system.name for system in comparison.systems}
-    assert made.hybrids.provenance["fusion_choices"][WITH]["runs"][1] in ("gnn-encoder", name)
+    provenance = made.hybrids.provenance
+    assert provenance["pipeline"]["system"] == provenance["fusion_choices"][WITH]["runs"][1]
+    assert "index-questions/meta.json" in report.write_report(made).read_text()
+    plan = dry_run(tmp_path / "r.toml", out=tmp_path / "out")
+    made_before = {Path(stage.path).name for stage in plan.stages if stage.made}
+    assert {"embeddings-questions", "index-questions", "rankings"} <= made_before
+    assert any("`out/index-questions`" in sentence for sentence in made.verdict().sentences())

@@ -82,10 +82,11 @@ def test_the_gain_over_encoder_and_baseline_comes_first_and_the_next_step_last()
     ]
 
 
-def test_the_search_of_questions_is_compared_with_the_same_baseline_and_served_where_it_is_the_best_pipeline():
+def test_several_vectors_a_passage_are_compared_with_the_same_baseline_and_served_where_they_are_best():
     said = sentences(with_questions=0.7)
     assert said[2] == (
-        "Searching the training questions too (gnn-encoder+questions) it has 70.0 (+10.0, p = 0.01, to label-mean)."
+        "With several vectors a passage (gnn-encoder+questions, `work/mine/index-questions`) it has 70.0 (+10.0, "
+        "p = 0.01, to label-mean)."
     )
     joined = pipelines(0.7, weights=(0, 1))
     joined.provenance["fusion_choices"][WITH]["runs"][1] = "gnn-encoder+questions"

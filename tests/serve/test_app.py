@@ -48,6 +48,19 @@ def test_search_gives_what_the_retriever_ranks(client, retriever, questions):
     assert (alone["system"], [hit["id"] for hit in alone["hits"]]) == ("dual-encoder", ranked)
 
 
+def test_an_index_with_several_vectors_a_passage_is_served_without_changes_to_try(questions_run, questions):
+    retriever, system = Retriever.open(questions_run / "index-questions"), "gnn-encoder+questions"
+    with TestClient(create_app(retriever), raise_server_exceptions=False) as client:
+        answer = client.post("/search", json={"question": questions[0], "k": 3, "system": system}).json()
+        ids = [hit.id for hit in retriever.search(questions[0], 3)]
+        assert (answer["system"], [hit["id"] for hit in answer["hits"]]) == (system, ids)
+        assert client.get("/health").json()["system"] == system
+        compared = client.post("/compare", json={"question": questions[0], "k": 3}).json()
+        assert [hit["id"] for hit in compared["gnn_encoder"]] == ids
+        tried = client.post("/what-if", json={"question": questions[0], "passage": ids[0], "scale": 0.5})
+        assert "several vectors" in error(tried, 422)["message"]
+
+
 def test_search_in_the_address_gives_the_same(client, questions):
     asked = {"question": questions[0], "k": 3, "system": "dual-encoder"}
     posted, got = client.post("/search", json=asked).json(), client.get("/search", params=asked).json()

@@ -175,11 +175,11 @@ def test_where_memory_holds_only_a_part_training_takes_one_and_embedding_reads_b
 def test_a_graph_that_does_not_fit_is_explained_passage_by_passage(tiny_graph, tmp_path, monkeypatch):
     messages = Messages(steps=5, mean=0.3, scaling=0.4, level=0.2, sides="apart")
     heads = Heads(*(torch.eye(tiny_graph.dimension) for _ in range(2)))
-    model = SimpleNamespace(load_messages=lambda: TrainedMessages(heads, messages))
-    whole = explain.MessagesExplainer(model, tiny_graph)
+    trained = TrainedMessages(heads, messages)
+    whole = explain.MessagesExplainer(tiny_graph, trained)
     monkeypatch.setattr(explain, "fits_memory", lambda store: False)
     monkeypatch.setattr(explain, "message_graph", None)
-    part = explain.MessagesExplainer(model, tiny_graph)
+    part = explain.MessagesExplainer(tiny_graph, trained)
     for row in range(tiny_graph.num_passages):
         expected, given = whole.explain(row), part.explain(row)
         assert given._replace(shift=0.0) == expected._replace(shift=0.0)

@@ -115,7 +115,7 @@ def test_the_choice_with_questions_is_kept_beside_the_one_for_a_vector_a_passage
     assert chosen["kept"] == in_words(beside.messages)
     assert chosen["RR@10"] > 0
     assert model.load_messages().messages.questions == 0
-    assert f"gnnretrieval search --nearest-questions {weight:g}" in (model.path / "README.md").read_text()
+    assert "gnnretrieval embed --questions" in (model.path / "README.md").read_text()
 
 
 def test_folded_vectors_are_compared_by_dot_product_where_lengths_tell(model):
@@ -137,7 +137,7 @@ def test_a_gain_that_may_be_chance_keeps_the_dual_encoder(
     assert made.load_messages().messages == Messages()
     assert load_file(made.path / "model.safetensors") == {}
     assert made.question_weight == 0
-    with pytest.raises(ArtifactError, match="kept nothing for a search with training questions"):
+    with pytest.raises(ArtifactError, match="kept no vectors of training questions"):
         made.load_questions()
     assert any("the embeddings stay the dual-encoder's" in line for line in said)
     assert made.meta["dev"]["chosen"]["RR@10"] == made.meta["dev"]["dual_encoder"]["RR@10"]

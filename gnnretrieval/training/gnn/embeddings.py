@@ -16,9 +16,11 @@ from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import TEXTS, Graph
 from gnnretrieval.graph.subgraph import Rows
-from gnnretrieval.nn.label_messages import message_vectors
+from gnnretrieval.nn.label_messages import message_vectors, several_vectors
+from gnnretrieval.platform.memory import require_memory
 from gnnretrieval.progress import progress, say
-from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array, release
+from gnnretrieval.storage.array_checks import require_rows
+from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array, release, save_array
 from gnnretrieval.storage.artifacts import Artifact, open_artifact, relative_to, share_file
 from gnnretrieval.storage.making import make_artifact
 from gnnretrieval.storage.places import scratch, settle
@@ -27,24 +29,46 @@ from gnnretrieval.storage.updating import changed_since, record_changes, rewrite
 from gnnretrieval.training.gnn.corpus_part import message_blocks
 from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts, nodes_to_embed
 from gnnretrieval.training.gnn.ladder import message_graph
-from gnnretrieval.training.gnn.messages import fits_memory, require_fit
+from gnnretrieval.training.gnn.messages import TrainedMessages, bytes_of_messages, fits_memory, require_fit
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 KIND = "embeddings"
-ARRAY = "passages.npy"
+ARRAY, ROWS = "passages.npy", "rows.npy"
 _AT_ONCE = 65536  # vectors of a block that are taken from memory
 
 
 class Embeddings(Artifact):
-    """Embeddings ``h'_p`` of all passages, on disk."""
+    """Embeddings ``h'_p`` of all passages, on disk: one vector a passage, or one more for each training question."""
 
     @property
     def passages(self) -> NDArray[np.float16]:
-        """``(m, d)``, of length 1 where the similarity is cosine; memory-mapped."""
-        array: NDArray[np.float16] = load_array(
-            self.path / ARRAY, (self.meta["num_passages"], self.meta["dimension"]), np.float16
-        )
+        """The passages' own vectors ``(m, d)``, of length 1 where the similarity is cosine; memory-mapped."""
+        return self.vectors[: self.meta["num_passages"]]
+
+    @property
+    def vectors(self) -> NDArray[np.float16]:
+        """All vectors ``(m + L, d)``, those of :attr:`passages` first; memory-mapped."""
+        count = self.meta.get("num_vectors", self.meta["num_passages"])
+        array: NDArray[np.float16] = load_array(self.path / ARRAY, (count, self.meta["dimension"]), np.float16)
         return array
+
+    @property
+    def rows(self) -> Rows | None:
+        """Row of each vector's passage ``(m + L,)`` int64; None for one vector a passage.
+
+        Raises:
+            ArtifactError: The rows are damaged.
+        """
+        if not self.has_questions:
+            return None
+        rows: Rows = np.array(load_array(self.path / ROWS, (self.meta["num_vectors"],), np.int64))
+        require_rows(rows, self.meta["num_passages"], self.path / ROWS)
+        return rows
+
+    @property
+    def has_questions(self) -> bool:
+        """Whether a passage has several vectors: its own, and one for each training question."""
+        return "num_vectors" in self.meta
 
     @property
     def similarity(self) -> Similarity:
@@ -57,7 +81,9 @@ def open_embeddings(path: str | Path) -> Embeddings:
     artifact = open_artifact(
         path, KIND, ("encoder", "similarity", "checkpoint_hash", "made_from", "num_passages", "dimension")
     )
-    return Embeddings(artifact.path, artifact.meta)
+    embeddings = Embeddings(artifact.path, artifact.meta)
+    embeddings.require_recorded(ARRAY, *([ROWS] if embeddings.has_questions else []))
+    return embeddings
 
 
 def embed_passages(
@@ -69,9 +95,14 @@ def embed_passages(
     kept: Embeddings | None = None,
     device: str = "cpu",
     memory: int = MEMORY,
+    questions: bool = False,
     overwrite: bool = False,
 ) -> Embeddings:
     """Compute the embeddings of all passages over the full graph.
+
+    With ``questions``, a passage has several vectors: its own, and one for each training question that it is relevant
+    to (:func:`gnnretrieval.nn.label_messages.several_vectors`). Equal vectors of a passage are kept once. The whole
+    graph and all vectors must fit into memory.
 
     Args:
         model: The GNN-encoder.
@@ -83,22 +114,28 @@ def embed_passages(
             all vectors are new.
         device: Where to compute.
         memory: Budget in bytes (:func:`gnnretrieval.training.gnn.embedding.gated_contexts`).
+        questions: Also make a vector for each training question of a passage.
         overwrite: Replace embeddings made from other inputs.
 
     Returns:
         The embeddings.
 
     Raises:
-        ArtifactError: Model, graph and features do not fit: other widths, or another dual-encoder.
+        ArtifactError: Model, graph and features do not fit: other widths, or another dual-encoder. With ``questions``
+            also where training kept one vector a passage, or ``kept`` is given.
+        GnnRetrievalError: With ``questions``, the vectors do not fit into memory.
     """
     require_unpurged(store)
     model.require_fits(store)
+    if questions and kept is not None:
+        raise ArtifactError(f"{kept.path}: vectors of training questions are all new. Embed without kept embeddings.")
+    trained = model.load_questions() if questions else None
     view = model.view(store, features)
     made_with = store.meta if features is None else features.meta
     if kept is not None and kept.meta["inputs"]["gnn-encoder"] != model.hash:
         raise ArtifactError(f"{kept.path}: made with another model than {model.path}. Embed all passages.")
 
-    def write(directory: Path) -> dict[str, Any]:
+    def write_passages(directory: Path) -> dict[str, Any]:
         shape = (store.num_passages, store.dimension)
         with (
             ArrayWriter(directory / ARRAY, shape, np.float16) as writer,
@@ -112,9 +149,13 @@ def embed_passages(
                     stays = before[rows] >= 0
                     block[stays] = kept.passages[before[rows][stays]]
                 writer.write(block)
+        return {"similarity": model.similarity.model_dump()}
+
+    def write(directory: Path) -> dict[str, Any]:
+        figures = write_passages(directory) if trained is None else _write_several(directory, model, view, trained)
         share_file(store.path / TEXTS, directory / TEXTS)
         return {
-            "similarity": model.similarity.model_dump(),
+            **figures,
             **encoder_records(made_with),
             "num_passages": store.num_passages,
             "dimension": store.dimension,
@@ -131,7 +172,7 @@ def embed_passages(
         inputs={"gnn-encoder": model.hash, "graph": store.hash}
         | ({"features": features.hash} if features is not None else {})
         | ({"kept": kept.hash} if kept is not None else {}),
-        config={},
+        config={"questions": True} if questions else {},
         write=write,
         overwrite=overwrite,
     )
@@ -162,7 +203,8 @@ def update_embeddings(
         The updated embeddings.
 
     Raises:
-        ArtifactError: The embeddings were made with another model, or from another graph.
+        ArtifactError: The embeddings were made with another model, or from another graph, or have vectors of training
+            questions.
     """
     model.require_fits(store)
     if model.has_encoder:
@@ -172,6 +214,11 @@ def update_embeddings(
         )
     settle(Path(out), KIND)
     current = open_embeddings(out)
+    if current.has_questions:
+        raise ArtifactError(
+            f"{out}: passages have several vectors here, which are all computed again. Embed again with --questions, "
+            "without --changed."
+        )
     if current.meta["inputs"]["gnn-encoder"] != model.hash:
         raise ArtifactError(f"{out}: made with another model than {model.path}. Embed again, without --changed.")
     if current.meta["inputs"]["graph"] == store.hash:
@@ -277,6 +324,34 @@ def _of_messages(
     rows = np.arange(len(vectors)) if only is None else only
     for part in blocks(len(rows), _AT_ONCE):
         yield rows[part], vectors[rows[part]]
+
+
+@torch.no_grad()
+def _write_several(directory: Path, model: GNNEncoderModel, store: Graph, trained: TrainedMessages) -> dict[str, Any]:
+    """Write all vectors of the passages, and the row of each one's passage; returns entries of ``meta.json``."""
+    nodes = store.num_passages + store.num_queries + len(store.labels)
+    remedy = "Use a machine with more memory, or embed without --questions."
+    needed = bytes_of_messages(store.dimension, nodes)
+    require_memory(needed, f"one vector more for each training question of {store.path}", remedy)
+    made, of_passage = several_vectors(message_graph(store), *trained)
+    vectors, rows = _finite(made.numpy(), model, store).astype(np.float16), of_passage.numpy()
+    kept = _first_of_equal(vectors, rows)
+    save_array(directory / ARRAY, vectors[kept])
+    save_array(directory / ROWS, rows[kept])
+    # the vectors of questions are not of length 1
+    similarity = Similarity(normalize=False, scale=model.similarity.scale)
+    return {"similarity": similarity.model_dump(), "num_vectors": len(kept)}
+
+
+def _first_of_equal(vectors: NDArray[np.float16], rows: Rows) -> Rows:
+    """Places of the vectors ``(m + L, d)`` without those that repeat another of the same passage, in order."""
+    keep = np.bincount(rows)[rows] <= 2  # with two vectors there is one question
+    keep[: int(rows.max(initial=-1)) + 1] = True  # the passages' own
+    several = np.flatnonzero(~keep)
+    keyed = np.hstack([rows[several, None].view(np.uint16), vectors[several].view(np.uint16)])
+    _, first = np.unique(keyed, axis=0, return_index=True)
+    keep[several[first]] = True
+    return np.flatnonzero(keep)
 
 
 def _all_that_differ(model: GNNEncoderModel, store: Graph, old: NDArray[np.float16], memory: int) -> Rows:

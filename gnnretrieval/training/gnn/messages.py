@@ -207,10 +207,9 @@ class MessagesTraining(NamedTuple):
                 f"({best})"
             )
         if self.beside is not None and self.climb_beside is not None:
-            weight = self.beside.messages.questions
             said.append(
-                f"kept for a search of the passages and their questions (search --nearest-questions {weight:g}): "
-                f"{in_words(self.beside.messages)}; RR@10 {100 * self.climb_beside.dev:.1f}"
+                f"kept for several vectors a passage (embed --questions): {in_words(self.beside.messages)}; "
+                f"dev RR@10 {100 * self.climb_beside.dev:.1f}"
             )
         return said
 

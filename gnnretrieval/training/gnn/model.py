@@ -112,7 +112,7 @@ class GNNEncoderModel(Artifact):
         return self._messages("messages", WEIGHTS)
 
     def load_questions(self) -> TrainedMessages:
-        """Head and messages for a search with training questions (:mod:`gnnretrieval.index.nearest_questions`).
+        """Head and messages for several vectors a passage (:func:`gnnretrieval.nn.label_messages.several_vectors`).
 
         Dev chose them for it, so they differ from those of :meth:`load_messages`.
 
@@ -122,8 +122,8 @@ class GNNEncoderModel(Artifact):
         """
         if not self.question_weight:
             raise ArtifactError(
-                f"{self.path}: training kept nothing for a search with training questions, because that gained nothing "
-                "on dev, or there is no dev split."
+                f"{self.path}: training kept no vectors of training questions, because they gained nothing on dev, or "
+                "there is no dev split. Embed without --questions."
             )
         self.require_recorded(QUESTION_WEIGHTS)
         return self._messages("questions", QUESTION_WEIGHTS)

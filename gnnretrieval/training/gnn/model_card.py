@@ -155,12 +155,11 @@ def _remarks_of_linear(dev: Mapping[str, Any]) -> list[str]:
         remarks += ["", f"The gain may be chance ({p}): {_UNCHANGED}"]
     elif not dev["believed"]:
         remarks += ["", f"Nothing helped on dev: {_UNCHANGED}"]
-    if weight := dev.get("questions", {}).get("weight"):
-        searched = f"`gnnretrieval search --nearest-questions {weight:g}`"
+    if dev.get("questions", {}).get("weight"):
         remarks += [
             "",
-            f"Kept for a search of the passages and their training questions ({searched}), which gained more than a "
-            f"standard error on dev: {dev['questions']['kept']}.",
+            "Kept for several vectors a passage (`gnnretrieval embed --questions`), which gained more than a standard "
+            f"error on dev: {dev['questions']['kept']}.",
         ]
     return remarks
 

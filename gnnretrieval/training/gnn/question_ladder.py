@@ -1,4 +1,4 @@
-"""The ladder climbed on with training questions in the score (:mod:`gnnretrieval.index.nearest_questions`)."""
+"""The ladder climbed on with several vectors a passage (:func:`gnnretrieval.nn.label_messages.several_vectors`)."""
 
 from __future__ import annotations
 
