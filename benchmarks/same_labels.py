@@ -5,9 +5,10 @@
 DIRECTORY holds squad-open and fairytaleqa in the BEIR layout; the script generates the two docstring corpora. All dense
 systems are over one frozen MiniLM and see the labels of the graph. Each is trained with its defaults and chosen on dev;
 tables are on test. With --dev it prints dev only and writes no page: settings are chosen by that. Every training is
-kept in WORK; after an interruption, the same command continues. Writes results/same_labels.json and .md; with --only,
-the other sets stay there as they are. With --layers it only measures the GNN-encoder with these layers and linear, on
-sets that are on the page, and trains them on --device.
+kept in WORK; after an interruption, the same command continues. With --seed it trains with these seeds and writes no
+page, so that several processes may share the seeds. Writes results/same_labels.json and .md; with --only, the other
+sets stay there as they are. With --layers it only measures the GNN-encoder with these layers and linear, on sets that
+are on the page.
 
 With --only debian-tags, debian-suggests, debian-sources or debian-sections it measures on a set that nothing was chosen
 on (debian_sets.py), and the page is results/same_labels-debian.md. With --encoder e5 all is over multilingual-e5-small
@@ -104,6 +105,7 @@ class OneSet(NamedTuple):
     dataset: Dataset
     features: Features
     graph: Graph
+    device: str = "cpu"
 
     @classmethod
     def of(cls, name: str, data: Path, work: Path, encoder_name: str = MINILM, device: str = "cpu") -> OneSet:
@@ -121,12 +123,12 @@ class OneSet(NamedTuple):
         features = encode_dataset(dataset, encoder, work / "features" / source, device=device, **common)
         place = work / name
         graph = build_graph(dataset, features, GraphSettings(), place / "graph", **common)
-        return cls(name, place, dataset, features, graph)
+        return cls(name, place, dataset, features, graph, device)
 
     def values(self, seed: int, layer: str) -> dict[str, dict[str, Values]]:
         """RR@10 by split, system and question, of one seed."""
         kept = self.place / f"{layer}-{seed}.json"
-        made_from = {"graph": self.graph.hash, "revision": git_revision()}
+        made_from = {"graph": self.graph.hash, "revision": git_revision(), "device": device_in_words(self.device)}
         if kept.is_file() and (record := json.loads(kept.read_text("utf-8")))["graph"] == self.graph.hash:
             return dict(record["values"])
         runs, chosen = self.runs(seed, layer)
@@ -144,7 +146,7 @@ class OneSet(NamedTuple):
         run = index_run(index, ids, features.queries[features.rows_of(ids)], DEPTH)
         return dict(per_query(self.dataset.split(split), run, [MEASURE])[MEASURE])
 
-    def of_layer(self, seed: int, layer: str, device: str) -> dict[str, Any]:
+    def of_layer(self, seed: int, layer: str) -> dict[str, Any]:
         """RR@10 on test by question of the GNN-encoder alone, seconds of its training, and the package's revision."""
         kept = self.place / f"{layer}-{seed}-alone.json"
         if kept.is_file() and (record := json.loads(kept.read_text("utf-8")))["graph"] == self.graph.hash:
@@ -152,18 +154,17 @@ class OneSet(NamedTuple):
         place = self.place / f"{layer}-{seed}-alone"
         settings = TrainSettings.parse({"layer": layer, "seed": seed})
         begun = time.monotonic()
-        model = train_gnn(
-            self.graph, self.dataset, self.features, settings, place / "model", device=device, overwrite=True
-        )
+        common: dict[str, Any] = {"device": self.device, "overwrite": True}
+        model = train_gnn(self.graph, self.dataset, self.features, settings, place / "model", **common)
         record = {"graph": self.graph.hash, "seconds": time.monotonic() - begun, "revision": git_revision()}
-        embeddings = embed_passages(model, self.graph, place / "embeddings", device=device, overwrite=True)
+        embeddings = embed_passages(model, self.graph, place / "embeddings", **common)
         record["values"] = self.values_of(build_index(embeddings, place / "index", overwrite=True))
         write_json(kept, record)
         return record
 
-    def revision(self, seed: int, layer: str) -> str:
-        """The package's revision at the measurement; :meth:`values` comes first."""
-        return str(json.loads((self.place / f"{layer}-{seed}.json").read_text("utf-8"))["revision"])
+    def made_by(self, entry: str, seed: int, layer: str) -> str:
+        """The package's ``revision`` at the measurement, or the ``device``; :meth:`values` comes first."""
+        return str(json.loads((self.place / f"{layer}-{seed}.json").read_text("utf-8"))[entry])
 
     def chosen(self, seed: int, layer: str) -> dict[str, Any]:
         """What dev chose; :meth:`values` comes first."""
@@ -177,10 +178,11 @@ class OneSet(NamedTuple):
     def runs(self, seed: int, layer: str) -> tuple[dict[str, dict[str, Run]], dict[str, Any]]:
         """Runs by split and system of one seed, and what dev chose."""
         common: dict[str, Any] = {"overwrite": True}
+        trained: dict[str, Any] = {"device": self.device, **common}
         place = self.place / f"{layer}-{seed}"
         settings = TrainSettings.parse({"layer": layer, "seed": seed})
         begun = time.monotonic()
-        model = train_gnn(self.graph, self.dataset, self.features, settings, place / "model", **common)
+        model = train_gnn(self.graph, self.dataset, self.features, settings, place / "model", **trained)
         timed = place / f"{model.hash[:16]}.seconds"  # a later run of this script reuses the model
         if not timed.is_file():
             timed.write_text(str(time.monotonic() - begun), encoding="utf-8")
@@ -194,12 +196,12 @@ class OneSet(NamedTuple):
             several = embed_passages(model, self.graph, place / "embeddings-questions", questions=True, **common)
             indexes[WITH_QUESTIONS] = build_index(several, place / "index-questions", **common)
         given = (self.graph, self.dataset, self.features, "test")
-        rankings = [rank_baselines(*given, self.place / "baselines-0", only=OVER_VECTORS, **common)]
+        rankings = [rank_baselines(*given, self.place / "baselines-0", only=OVER_VECTORS, **trained)]
         if not self.features.meta["encoder"]["checkpoint"].startswith(FUNCTION):
-            rankings.append(rank_baselines(*given, self.place / "baselines-expansion", only=(EXPANSION,), **common))
+            rankings.append(rank_baselines(*given, self.place / "baselines-expansion", only=(EXPANSION,), **trained))
         if seed:  # the other baselines do not depend on the seed
             rankings.append(
-                rank_baselines(*given, self.place / f"baselines-{seed}", seed=seed, only=WITH_HEADS, **common)
+                rank_baselines(*given, self.place / f"baselines-{seed}", seed=seed, only=WITH_HEADS, **trained)
             )
         choices = {name: choice for part in rankings for name, choice in part.meta["chosen"].items()}
         texts = [passage.full_text for passage in self.dataset.passages()]
@@ -273,12 +275,12 @@ def measured(one_set: OneSet, seeds: Sequence[Mapping[str, Values]]) -> dict[str
     return results
 
 
-def measured_layers(one_set: OneSet, layers: Sequence[str], seeds: int, device: str) -> dict[str, Any]:
+def measured_layers(one_set: OneSet, layers: Sequence[str], seeds: int) -> dict[str, Any]:
     """The GNN-encoder with each layer, ``linear`` first, on test."""
     results: dict[str, Any] = {}
     simplest: Values = {}
     for layer in dict.fromkeys(("linear", *layers)):
-        records = [one_set.of_layer(seed, layer, device) for seed in range(seeds)]
+        records = [one_set.of_layer(seed, layer) for seed in range(seeds)]
         test = mean_by_question([record["values"] for record in records])
         simplest = simplest or test
         results[layer] = {
@@ -286,7 +288,7 @@ def measured_layers(one_set: OneSet, layers: Sequence[str], seeds: int, device: 
             "RR@10": fmean(test.values()),
             "against": None if test is simplest else tested(test, simplest),
             "seconds": fmean(record["seconds"] for record in records),
-            "device": device_in_words(device),
+            "device": device_in_words(one_set.device),
             "revision": revisions_in_words(record["revision"] or "unknown" for record in records),
         }
     return results
@@ -302,15 +304,17 @@ def device_in_words(device: str) -> str:
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Where trainings are kept.")
 @click.option("--only", multiple=True, type=click.Choice(list(SETS)), help="Some of the sets.")
 @click.option("--seeds", default=5, show_default=True, help="How many.")
+@click.option("--seed", "chosen_seeds", multiple=True, type=int, help="Train with these seeds, and write no page.")
 @click.option("--layers", multiple=True, type=click.Choice(GRAPH_LAYERS), help="Measure these too, and nothing else.")
 @click.option("--encoder", type=click.Choice((MINILM, E5)), default=MINILM, show_default=True, help="The encoder.")
-@click.option("--device", default="cpu", show_default=True, help="Where --layers are trained.")
+@click.option("--device", default="cpu", show_default=True, help="Where all is trained.")
 @click.option("--dev", is_flag=True, help="Print dev alone, and write no page.")
 def main(
     data: Path,
     work: Path,
     only: tuple[str, ...],
     seeds: int,
+    chosen_seeds: tuple[int, ...],
     layers: tuple[str, ...],
     encoder: str,
     device: str,
@@ -329,14 +333,14 @@ def main(
             continue
         one_set = OneSet.of(name, data, place, encoder, device)
         if layers:
-            results["sets"][name].setdefault("layers", {}).update(measured_layers(one_set, layers, seeds, device))
+            results["sets"][name].setdefault("layers", {}).update(measured_layers(one_set, layers, seeds))
             _write(path, results)
             continue
-        values = {seed: one_set.values(seed, "linear") for seed in range(seeds)}
+        values = {seed: one_set.values(seed, "linear") for seed in chosen_seeds or range(seeds)}
         for system in values[0]["dev"]:
             on_dev = " ".join(f"{100 * fmean(of_seed['dev'][system].values()):.1f}" for of_seed in values.values())
             say(f"{name}: {system}: dev {on_dev}")
-        if dev:
+        if dev or chosen_seeds:
             continue
         chosen = {seed: one_set.chosen(seed, "linear") for seed in values}
         figures = measured(one_set, [of_seed["test"] for of_seed in values.values()])
@@ -346,7 +350,8 @@ def main(
             "layers": others,
             "seeds": seeds,
             "chosen": chosen,
-            "revision": revisions_in_words(one_set.revision(seed, "linear") for seed in values),
+            "revision": revisions_in_words(one_set.made_by("revision", seed, "linear") for seed in values),
+            "device": ", ".join(dict.fromkeys(one_set.made_by("device", seed, "linear") for seed in values)),
         }
         results["sets"] = {name: results["sets"][name] for name in SETS if name in results["sets"]}
         _write(path, results)

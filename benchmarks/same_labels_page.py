@@ -117,7 +117,11 @@ def markdown(results: Mapping[str, Any]) -> str:
     lines += [*_of_groups(sets), *_of_rungs(sets), *_of_layers(sets), *_of_choices(sets)]
     named = {name: figures["revision"] for name, figures in sets.items() if figures["revision"]}
     revisions = ", ".join(f"{name} {one if ',' in one else one[:7]}" for name, one in named.items())
-    return "\n".join([*lines, "", f"Revisions: {revisions}.", ""])
+    devices: dict[str, list[str]] = {}
+    for name, figures in sets.items():
+        devices.setdefault(figures.get("device", "cpu"), []).append(name)
+    trained = "; ".join(f"{', '.join(names)} on {device}" for device, names in devices.items())
+    return "\n".join([*lines, "", f"Revisions: {revisions}. Trained: {trained}.", ""])
 
 
 def _of_systems(sets: Mapping[str, Any]) -> list[str]:
