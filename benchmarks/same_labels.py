@@ -337,7 +337,7 @@ def main(
             _write(path, results)
             continue
         values = {seed: one_set.values(seed, "linear") for seed in chosen_seeds or range(seeds)}
-        for system in values[0]["dev"]:
+        for system in next(iter(values.values()))["dev"]:
             on_dev = " ".join(f"{100 * fmean(of_seed['dev'][system].values()):.1f}" for of_seed in values.values())
             say(f"{name}: {system}: dev {on_dev}")
         if dev or chosen_seeds:
