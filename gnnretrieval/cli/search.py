@@ -224,7 +224,7 @@ def _answer(retriever: Retriever, question: str | None, k: int, explain: bool, a
     if not as_json:
         _print(retriever, hits, why, milliseconds)
         return
-    reasons = [{"why": explanation_json(*reason)} for reason in why] or [{} for _ in hits]
+    reasons = [{"why": explanation_json(reason)} for reason in why] or [{} for _ in hits]
     echo_json(
         {
             "question": question,
@@ -239,7 +239,7 @@ def _print(retriever: Retriever, hits: list[Hit], why: list[Why], milliseconds: 
     for number, hit in enumerate(hits):
         echo("\n".join(hit_lines(hit)))
         if why:
-            echo("\n".join(explanation_lines(*why[number], hit.rank)))
+            echo("\n".join(explanation_lines(why[number], hit.rank)))
     legend = "; * the passage is labelled relevant to that question" if why else ""
     echo(f"{len(hits)} of {retriever.num_passages:,} passages in {milliseconds:.0f} ms{legend}")
 

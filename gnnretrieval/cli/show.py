@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gnnretrieval.index.explain import Explanation
+    from gnnretrieval.index.retriever import Why
     from gnnretrieval.index.search import Hit
 
 WIDTH = 100
@@ -29,12 +29,16 @@ def hit_lines(hit: Hit) -> list[str]:
     ]
 
 
-def explanation_lines(explanation: Explanation, rank_before: int, rank_after: int) -> list[str]:
-    """The rank of a passage before and after, its attention to itself, and the training questions that moved it."""
-    lines = [
-        f"     dual-encoder rank {rank_before} → {rank_after}; {explanation.gate}attention to itself "
+def explanation_lines(why: Why, rank: int) -> list[str]:
+    """The rank of a passage before and now, its attention to itself, and the training questions that moved it."""
+    explanation = why.explanation
+    lines = (
+        [] if why.matched is None else [f"     matched its training question: {short(why.matched.text, WIDTH - 36)}"]
+    )
+    lines.append(
+        f"     dual-encoder rank {why.rank_before} → {rank}; {explanation.gate}attention to itself "
         f"{explanation.own_attention:z.2f}"
-    ]
+    )
     if not explanation.neighbors:
         lines.append(f"     {explanation.without_neighbors}")
     for neighbor in explanation.neighbors:
@@ -43,11 +47,12 @@ def explanation_lines(explanation: Explanation, rank_before: int, rank_after: in
     return lines
 
 
-def explanation_json(explanation: Explanation, rank_before: int) -> dict[str, Any]:
+def explanation_json(why: Why) -> dict[str, Any]:
     """The explanation as JSON values."""
-    values = explanation._asdict()
-    values["neighbors"] = [neighbor._asdict() for neighbor in explanation.neighbors]
-    return {"dual_encoder_rank": rank_before, **values}
+    values = why.explanation._asdict()
+    values["neighbors"] = [neighbor._asdict() for neighbor in why.explanation.neighbors]
+    matched = {} if why.matched is None else {"matched": {"id": why.matched.id, "text": why.matched.text}}
+    return {"dual_encoder_rank": why.rank_before, **matched, **values}
 
 
 def neighborhood_lines(described: dict[str, Any]) -> list[str]:

@@ -9,12 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gnnretrieval.data.text_store import QueryRow
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
-from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors, rejections
+from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors, question_vectors, rejections
 from gnnretrieval.training.gnn.corpus_part import message_blocks
 from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors
@@ -127,6 +128,12 @@ class Explainer(Protocol):
     def explain(self, row: int, most: int = 5) -> Explanation:
         """Explain the embedding of the passage at ``row``, with its ``most`` heaviest questions."""
 
+    def nearest_question(self, row: int, vector: NDArray[np.floating]) -> QueryRow | None:
+        """The training question by which a question's vector ``(d,)`` finds the passage at ``row``.
+
+        None: by the passage's own vector, or the graph's vectors do not fit into memory.
+        """
+
     def attention_of_passage(self, row: int) -> Attention:
         """Weight of each question in the passage at ``row``."""
 
@@ -199,6 +206,18 @@ class MessagesExplainer:
             neighbors.append(Neighbor(query.id, query.text, float(weights[at]), bool(labelled[at])))
         before, after = self._before_and_after(row)
         return Explanation(neighbors, own, None, None, float(torch.cosine_similarity(before, after, dim=0)))
+
+    @torch.no_grad()
+    def nearest_question(self, row: int, vector: NDArray[np.floating]) -> QueryRow | None:
+        """As :meth:`Explainer.nearest_question`."""
+        graph, (heads, messages) = self._graph, self._trained
+        if graph is None or not messages.questions:
+            return None
+        own, asked = graph.labels[graph.labels[:, 1] == row, 0], torch.from_numpy(vector).float()
+        scores = question_vectors(graph._replace(queries=graph.queries[own]), heads, messages) @ asked
+        if not len(own) or scores.max() <= self._vectors[row] @ asked:
+            return None
+        return self._texts.query(int(own[scores.argmax()]))
 
     def attention_of_passage(self, row: int) -> Attention:
         """Weight of each question in the vector of the passage at ``row``."""
@@ -303,6 +322,10 @@ class AttentionExplainer:
             context_scale=float(self.model.context_scale),
             shift=float(torch.cosine_similarity(batch.passages, after).mean()),
         )
+
+    def nearest_question(self, row: int, vector: NDArray[np.floating]) -> QueryRow | None:
+        """None: these layers make one vector a passage."""
+        return None
 
     @torch.no_grad()
     def attention_of_passage(self, row: int) -> Attention:

@@ -106,8 +106,9 @@ class IndexReport(Report):
         size = f"{counted(self.passages, 'passage')}{unit}, {self.bytes / 2**20:.1f} MiB"
         lines = [f"{self.path}: {size}, {kind}{setting}"]
         if measured := self.measured:
+            of_vectors = "" if self.vectors is None else " of vectors"
             lines.append(
-                f"  recall against exact search: @10 {100 * measured.recall_at_10:.1f} %, "
+                f"  recall{of_vectors} against exact search: @10 {100 * measured.recall_at_10:.1f} %, "
                 f"@100 {100 * measured.recall_at_100:.1f} %; {measured.milliseconds:.2f} ms for a question alone, "
                 f"{measured.queries_per_second:,.0f} questions a second together ({measured.sample}, "
                 f"{counted(measured.threads, 'core')})"

@@ -47,10 +47,13 @@ class Why(NamedTuple):
     Attributes:
         explanation: The training questions that moved it.
         rank_before: Its rank by the dual-encoder alone, from 1.
+        matched: The training question by which it was found, from an index of several vectors a passage; None: its own
+            vector.
     """
 
     explanation: Explanation
     rank_before: int
+    matched: QueryRow | None = None
 
 
 class Retriever(OpenedIndex):
@@ -290,7 +293,11 @@ class Retriever(OpenedIndex):
 
             given = (rows, vector, graph.passage_features, graph.similarity, self.index.removed)
             ranks = ranks_of(*given, ties=by_id)
-        return [Why(self._explainer.explain(row, most), rank) for row, rank in zip(rows, ranks, strict=True)]
+        explainer = self._explainer
+        return [
+            Why(explainer.explain(row, most), rank, explainer.nearest_question(row, vector))
+            for row, rank in zip(rows, ranks, strict=True)
+        ]
 
     def neighborhood(self, id_: str, is_query: bool = False, *, most: int = 10, hops: int = 2) -> dict[str, Any]:
         """A passage with its training questions and their other passages; or a training question with its passages.

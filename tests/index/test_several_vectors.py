@@ -256,6 +256,28 @@ def test_an_explanation_is_of_the_messages_that_made_the_vectors(questions_run):
     assert SearchRequest(question=QUESTION, system=SYSTEM).system == SYSTEM
 
 
+def test_an_explanation_names_the_training_question_that_matched(questions_run):
+    graph, model = open_graph(questions_run / "graph"), open_model(questions_run / "model")
+    heads, messages = model.load_questions()
+    retriever, plain = (Retriever.open(questions_run / name) for name in ("index-questions", "index"))
+    passages = open_embeddings(questions_run / "embeddings-questions").passages.astype(np.float32)
+    found = []
+    for query in [retriever.query(f"train-{number:02}") for number in range(0, 40, 4)]:
+        asked, hits = retriever.encode([query.text])[0], retriever.search(query.text, 10)
+        for hit, why in zip(hits, retriever.why(query.text, hits), strict=True):
+            own = asked @ passages[hit.row]
+            if why.matched is not None:
+                head, vector = heads.queries.numpy(), graph.query_features[why.matched.row].astype(np.float32)
+                headed = head @ (vector / np.linalg.norm(vector))
+                matched = (1 + messages.prior) * asked @ head.T @ (headed / np.linalg.norm(headed))
+                own += messages.questions * (matched - own)
+                found.append((query.id, why.matched.id))
+                assert [why.matched.row, hit.row] in graph.labels.tolist()
+            assert hit.score == pytest.approx(own, abs=2e-3)
+        assert {why.matched for why in plain.why(query.text, hits)} == {None}
+    assert any(asked == matched for asked, matched in found)
+
+
 def test_a_map_is_of_the_messages_that_made_the_vectors(questions_run, tmp_path):
     several = build_map(open_embeddings(questions_run / "embeddings-questions"), tmp_path / "several")
     plain = build_map(open_embeddings(questions_run / "embeddings"), tmp_path / "plain")
@@ -303,7 +325,9 @@ def test_the_commands_make_and_describe_it(run, asked):
         shutil.rmtree(run / name)
     assert "40 passages, 101 vectors, 32 dimensions" in says("embed", run / "model", "--questions")
     assert "40 passages, 101 vectors" in says("index", "build", run / "embeddings-questions")
-    assert "40 passages, 101 vectors" in says("index", "inspect", run / "index-questions")
+    inspected = says("index", "inspect", run / "index-questions")
+    assert "40 passages, 101 vectors" in inspected
+    assert "recall of vectors against exact search" in inspected
     assert json.loads(says("index", "inspect", run / "index-questions", "--json"))["vectors"] == 101
     assert "vectors" not in json.loads(says("index", "inspect", run / "index", "--json"))
     assert kind_of(run / "index") == "index"
