@@ -184,7 +184,8 @@ def export(
     opened = open_index(place)
     if out is not None:
         files = write_vectors(opened, out)
-        echo(f"{', '.join(map(str, files))}: {counted(opened.meta['num_passages'], 'vector')}")
+        vectors = opened.meta.get("num_vectors", opened.meta["num_passages"])
+        echo(f"{', '.join(map(str, files))}: {counted(vectors, 'vector')}")
         return
     if dsn is not None:
         asking = write_pgvector(opened, dsn, table, approximate=hnsw, overwrite=overwrite)

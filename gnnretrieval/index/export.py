@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gnnretrieval.data.runs.trec import require_writable_ids
+from gnnretrieval.data.text_store import PassageRow
 from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.platform.extras import extra
@@ -25,12 +25,12 @@ Write = Callable[[Path, Index, Callable[[int], None]], None]
 
 
 class Exported(NamedTuple):
-    """Some passages of an index, as other engines get them.
+    """Some vectors of an index, as other engines get them.
 
     Attributes:
-        ids: Their ids.
-        titles: Their titles; empty where a passage has none.
-        texts: Their texts; empty if the index holds none.
+        ids: Their passages' ids.
+        titles: Their passages' titles; empty where a passage has none.
+        texts: Their passages' texts; empty if the index holds none.
         vectors: ``(b, d)`` float32, of length 1 if the similarity is cosine.
     """
 
@@ -45,15 +45,15 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
 
     ``.npy``: float32 ``(m, d)``, with the ids beside it in ``.ids.txt``, one per line. ``.parquet``: columns ``id``,
     ``title``, ``text`` and ``vector``, a list of fixed size. Each file appears whole or not at all. Removed passages
-    are left out.
+    are left out. A passage with several vectors has several rows, one after the other, its own first; they are for the
+    dot product.
 
     Returns:
         Paths of the files.
 
     Raises:
         InputError: ``path`` has another ending, no file can be written there, or an id has white space (``.npy``).
-        ArtifactError: It is an index of sentences or has several vectors a passage, or the artifact it was made from
-            has changed or is gone.
+        ArtifactError: It is an index of sentences, or the artifact it was made from has changed or is gone.
         GnnRetrievalError: pyarrow is not installed, for ``.parquet``.
     """
     path = Path(path)
@@ -64,7 +64,7 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
         raise InputError("this is a directory: name a file for the vectors.", path)
     rows = exported_rows(index)
     if path.suffix.lower() == ".npy":
-        require_writable_ids(_ids(index, rows), index.path)
+        require_writable_ids(_ids(index, np.unique(rows)), index.path)
     ids = path.with_suffix(".ids.txt")
     with ExitStack() as together:  # both files are whole before either takes its place
         if path.suffix.lower() == ".npy":
@@ -79,34 +79,48 @@ def write_vectors(index: Index, path: str | Path) -> list[Path]:
 
 
 def exported_rows(index: Index) -> NDArray[np.int64]:
-    """Rows of the passages that are in the index.
+    """Row of the passage of each vector in the index, sorted.
 
     Raises:
-        ArtifactError: It is an index of sentences, or has several vectors a passage.
+        ArtifactError: It is an index of sentences.
     """
-    if index.is_of_sentences:
-        raise ArtifactError(f"{index.path}: an index of sentences, and sentences have no ids.")
-    if index.has_questions:
-        raise ArtifactError(
-            f"{index.path}: passages have several vectors here, and an exported row is a passage. Export an index of "
-            "embeddings that were made without --questions."
-        )
-    return np.setdiff1d(np.arange(len(index.vectors)), index.removed)
+    return _numbered(index)[1]
 
 
 def exported_blocks(index: Index) -> Iterator[Exported]:
-    """The passages of an index, block by block, by row.
+    """The vectors of an index, block by block, by their passages' rows.
 
     Raises:
         ArtifactError: As :func:`write_vectors`.
     """
-    rows, vectors, passages = exported_rows(index), index.vectors, index.texts.passages()
-    for part in blocks(len(rows), _BLOCK):
-        block = list(islice(passages, part.stop - part.start))
+    (numbers, rows), vectors = _numbered(index), index.all_vectors
+    parts = list(blocks(len(rows), _BLOCK))
+    passages = _passage_of_each((row for part in parts for row in rows[part].tolist()), index.texts.passages())
+    for part in parts:
+        block = [next(passages) for _ in range(part.stop - part.start)]
         ids, titles = [passage.id for passage in block], [passage.title for passage in block]
-        prepared = index.similarity.prepare_array(vectors[rows[part]])
+        prepared = index.similarity.prepare_array(vectors[numbers[part]])
         yield Exported(ids, titles, [passage.text for passage in block], prepared)
         release(vectors)
+
+
+def _numbered(index: Index) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Number of each vector that is exported, and the row of its passage, by row."""
+    if index.is_of_sentences:
+        raise ArtifactError(f"{index.path}: an index of sentences, and sentences have no ids.")
+    rows = index.rows_of_vectors
+    order = np.argsort(rows, kind="stable")
+    order = order[~np.isin(rows[order], index.removed)]
+    return order, rows[order]
+
+
+def _passage_of_each(rows: Iterable[int], passages: Iterator[PassageRow]) -> Iterator[PassageRow]:
+    """The passage at each row; ``rows`` are sorted, and ``passages`` are by row."""
+    passage: PassageRow | None = None
+    for row in rows:
+        while passage is None or passage.row != row:
+            passage = next(passages)
+        yield passage
 
 
 def arrow_tables(index: Index) -> tuple[Any, Iterator[Any]]:

@@ -13,7 +13,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from gnnretrieval.errors import InputError
+import numpy as np
+from numpy.typing import NDArray
+
+from gnnretrieval.errors import ArtifactError, InputError
 from gnnretrieval.index.export import arrow_tables, exported_blocks, exported_rows
 from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.platform.extras import extra
@@ -44,12 +47,12 @@ def write_pgvector(
     Raises:
         InputError: PostgreSQL cannot be reached, has no pgvector, has the table already or reports another error; or
             ``approximate`` is set and the vectors have more than 2,000 dimensions.
-        ArtifactError: As :func:`write_vectors`.
+        ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`, or passages have several vectors.
         GnnRetrievalError: psycopg is not installed.
     """
     psycopg = extra("psycopg", "pgvector", "PostgreSQL")
     sql = extra("psycopg.sql", "pgvector", "PostgreSQL")
-    rows, dimension = exported_rows(index), index.meta["dimension"]
+    rows, dimension = _rows(index), index.meta["dimension"]
     if approximate and dimension > _INDEXED:
         raise InputError(f"pgvector indexes vectors of up to {_INDEXED:,} numbers, and these have {dimension:,}.")
     name = sql.Identifier(*table.split("."))
@@ -105,12 +108,12 @@ def write_qdrant(
     Raises:
         InputError: ``place`` is a server's name without its protocol; Qdrant cannot be reached, has the collection
             already, or reports another error. A collection that was begun is deleted.
-        ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`.
+        ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`, or passages have several vectors.
         GnnRetrievalError: qdrant-client is not installed.
     """
     qdrant = extra("qdrant_client", "qdrant", "Qdrant")
     failures = extra("qdrant_client.http.exceptions", "qdrant", "Qdrant")
-    models, rows = qdrant.models, exported_rows(index)
+    models, rows = qdrant.models, _rows(index)
     if re.fullmatch(r"[\w.-]+:\d+", place):
         raise InputError(f"--qdrant {place}: this names a directory. Give the URL of a server, http://{place}.")
     remote, left = "://" in place, "Nothing was written."
@@ -181,11 +184,11 @@ def write_lancedb(index: Index, place: str, table: str = "passages", *, overwrit
 
     Raises:
         InputError: LanceDB has the table already, or reports another error.
-        ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`.
+        ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`, or passages have several vectors.
         GnnRetrievalError: lancedb is not installed.
     """
     lancedb = extra("lancedb", "lancedb", "LanceDB")
-    rows = exported_rows(index)
+    rows = _rows(index)
     try:
         database = lancedb.connect(place)
         if not overwrite and _has(database, table):
@@ -218,3 +221,17 @@ def _refused(engine: str, error: Exception, left: str = "Nothing was written.") 
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     reason = reason.partition(", /")[0].rstrip(".")  # LanceDB ends in a place in its source code
     return InputError(f"{engine} says: {reason}. {left}")
+
+
+def _rows(index: Index) -> NDArray[np.int64]:
+    """Rows of the passages that are in the index.
+
+    Raises:
+        ArtifactError: It is an index of sentences, or has several vectors a passage.
+    """
+    if index.has_questions:
+        raise ArtifactError(
+            f"{index.path}: passages have several vectors here, and a row of these tables is a passage. Write a file "
+            "(--out), which has a row for each vector, or export an index of one vector a passage."
+        )
+    return exported_rows(index)

@@ -110,11 +110,8 @@ class Index(Artifact):
             removed = self.vector_rows(self.removed)
             if not self.has_questions:
                 return TorchEngine(self.vectors, self.similarity, removed, self.device, self._ties)
-            source = self._source
-            assert isinstance(source, Embeddings)
-            assert source.rows is not None
-            engine = TorchEngine(source.vectors, self.similarity, removed, self.device)
-            return DistinctEngine(engine, source.rows, self._ties)
+            engine = TorchEngine(self.all_vectors, self.similarity, removed, self.device)
+            return DistinctEngine(engine, self.rows_of_vectors, self._ties)
         return self._faiss_engine(self.rows_by_number)
 
     def _faiss_engine(self, rows: NDArray[np.int64] | None) -> Engine:
@@ -224,6 +221,25 @@ class Index(Artifact):
             ArtifactError: The artifact it was made from has moved or changed since.
         """
         return vectors_of(self._source, self.is_of_sentences, own=True)
+
+    @property
+    def all_vectors(self) -> NDArray[np.floating]:
+        """All vectors it was made from ``(v, d)``, memory-mapped.
+
+        Raises:
+            ArtifactError: As :attr:`vectors`.
+        """
+        return vectors_of(self._source, self.is_of_sentences)
+
+    @property
+    def rows_of_vectors(self) -> NDArray[np.int64]:
+        """Row of the passage of each of :attr:`all_vectors` ``(v,)``, where these are not of sentences.
+
+        Raises:
+            ArtifactError: As :attr:`vectors`.
+        """
+        rows = self._source.rows if isinstance(self._source, Embeddings) else None
+        return np.arange(len(self.vectors)) if rows is None else rows
 
     def keep_open(self, in_memory: bool = False) -> None:
         """Open every file now, because another version may be at the same paths later.

@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from pyarrow.parquet import read_table
 from pydantic import ValidationError
 from several_vectors import KEPT
 
@@ -22,6 +23,7 @@ from gnnretrieval.index import build_index, open_index
 from gnnretrieval.index.engines import DistinctEngine, FaissEngine, TorchEngine
 from gnnretrieval.index.explain import NoWhatIf
 from gnnretrieval.index.export import write_vectors
+from gnnretrieval.index.export_databases import write_lancedb, write_pgvector, write_qdrant
 from gnnretrieval.index.hybrid import PIPELINES, RankingSettings
 from gnnretrieval.index.purging import purge_passages
 from gnnretrieval.index.settings import IndexSettings
@@ -234,8 +236,9 @@ def test_what_wants_one_vector_a_passage_is_refused(questions_run, run, tiny_run
     with pytest.raises(ArtifactError, match="Embed again with --questions, without --changed"):
         update_embeddings(model, graph, run / "embeddings-questions")
     index = open_index(run / "index-questions")
-    with pytest.raises(ArtifactError, match="made without --questions"):
-        write_vectors(index, tmp_path / "vectors.npy")
+    for write in (write_lancedb, write_pgvector, write_qdrant):
+        with pytest.raises(ArtifactError, match=r"Write a file \(--out\)"):
+            write(index, str(tmp_path / "database"))
     with pytest.raises(ArtifactError, match="Build it again, without --changed"):
         update_index(kept, index.path)
     retriever = Retriever(index)
@@ -276,6 +279,26 @@ def test_an_explanation_names_the_training_question_that_matched(questions_run):
             assert hit.score == pytest.approx(own, abs=2e-3)
         assert {why.matched for why in plain.why(query.text, hits)} == {None}
     assert any(asked == matched for asked, matched in found)
+
+
+def test_exported_vectors_rank_as_the_index_does(run, asked, tmp_path):
+    index = remove_passages(run / "index-questions", GONE)
+    write_vectors(index, tmp_path / "vectors.npy")
+    vectors, ids = np.load(tmp_path / "vectors.npy"), (tmp_path / "vectors.ids.txt").read_text().split()
+    assert len(vectors) == len(ids) == index.meta["num_vectors"]
+    assert ids == sorted(ids)
+    assert not {*ids} & {*GONE}
+    write_vectors(index, tmp_path / "vectors.parquet")
+    table = read_table(tmp_path / "vectors.parquet")
+    assert table["id"].to_pylist() == ids
+    with index.texts as texts:
+        known = {passage.id: passage.text for passage in texts.passages()}
+    assert table["text"].to_pylist() == [known[id_] for id_ in ids]
+    best = {id_: (asked @ vectors[[at for at, one in enumerate(ids) if one == id_]].T).max(1) for id_ in known}
+    rows, scores = index.search(asked, len(known))
+    for at, ranking in enumerate(rows.tolist()):
+        found = [best[f"p{row:02}"][at] for row in ranking]
+        np.testing.assert_allclose(found, scores[at], atol=1e-5)
 
 
 def test_a_map_is_of_the_messages_that_made_the_vectors(questions_run, tmp_path):
