@@ -316,49 +316,10 @@ def train_over(
         rejections: Rounds and step sizes of rejection that are tried.
     """
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
-    few = is_few(held_out)
     steps = head_steps(graph, taught)[:most]
-    with progress("training heads", steps_of_heads(steps, FOLDS * few, len(sides)), "steps") as meter:
-        tried = heads_of(graph, steps, settings.seed, taught, meter.advance, sides=sides)
-        judged = [Judged.of(graph, tried, held_out.queries, held_out.relevant, held_out.clicked)]
-        if few:
-            split = judged[0] if held_out.is_split else None
-            judged += cross_validated(
-                graph,
-                split,
-                steps,
-                settings.seed,
-                taught,
-                meter.advance,
-                sides,
-                clicked=held_out.clicked_in_graph,
-                may_join=held_out.may_join,
-            )
-    further = MOST_WITH_QUESTIONS * len(QUESTIONS) + len(PRIORS) + len(SCALINGS)
-    with progress("measuring on dev", MOST_SETTINGS + further * held_out.is_split, "settings") as meter:
-
-        def measure(messages: Messages) -> NDArray[np.float64]:
-            return np.concatenate([part.measure(messages) for part in judged])
-
-        def by_rank(messages: Messages) -> NDArray[np.float64]:
-            meter.advance(1)
-            return np.concatenate([part.log_ranks(messages) for part in judged])
-
-        added = sum(len(part.relevant) for part in judged[1:])
-        parts = np.append(held_out.parts[rows_of(len(held_out.parts))], np.full(added, BY_QUESTION))
-        common: dict[str, Any] = {"steps": steps, "sides": sides, "rejections": rejections, "by_rank": by_rank}
-        common["of_dev"] = len(judged[0].relevant)
-        choice = climb(
-            measure,
-            priors=PRIORS if held_out.is_split else (0.0,),
-            scalings=SCALINGS if held_out.is_split else (0.0,),
-            parts=None if held_out.is_split else parts,
-            **common,
-        )
-        messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
-        climb_beside = None
-        if held_out.is_split:  # without it nothing shows how often later questions repeat the training questions
-            climb_beside = climb_with_questions(measure, messages, choice.measured, **common)
+    tried, judged = _trained_heads(graph, held_out, settings, taught, steps, sides)
+    choice, climb_beside = _chosen(judged, held_out, settings, steps, sides, rejections)
+    messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
     heads = without_dev = tried[messages.head] if messages.steps else None
     dev, before = (float(judged[0].measure(setting).mean()) for setting in (messages, Messages()))
     if heads is not None and held_out.hidden is not None and not held_out.is_split:
@@ -380,12 +341,77 @@ def train_over(
         trained,
         dev,
         before,
-        cross_validated=added,
+        cross_validated=sum(len(part.relevant) for part in judged[1:]),
         passages=len(whole.passages),
         judged=judged[0],
         beside=beside,
         climb_beside=climb_beside,
     )
+
+
+def _trained_heads(
+    graph: MessageGraph,
+    held_out: HeldOut,
+    settings: TrainSettings,
+    taught: Tensor,
+    steps: Sequence[int],
+    sides: Sequence[Sides],
+) -> tuple[dict[Messages, Heads], list[Judged]]:
+    """Heads of every kind, and the questions to judge them on: dev's and, where these are few, cross-validated ones."""
+    few = is_few(held_out)
+    with progress("training heads", steps_of_heads(steps, FOLDS * few, len(sides)), "steps") as meter:
+        tried = heads_of(graph, steps, settings.seed, taught, meter.advance, sides=sides)
+        judged = [Judged.of(graph, tried, held_out.queries, held_out.relevant, held_out.clicked)]
+        if few:
+            split = judged[0] if held_out.is_split else None
+            judged += cross_validated(
+                graph,
+                split,
+                steps,
+                settings.seed,
+                taught,
+                meter.advance,
+                sides,
+                clicked=held_out.clicked_in_graph,
+                may_join=held_out.may_join,
+            )
+    return tried, judged
+
+
+def _chosen(
+    judged: Sequence[Judged],
+    held_out: HeldOut,
+    settings: TrainSettings,
+    steps: Sequence[int],
+    sides: Sequence[Sides],
+    rejections: Sequence[tuple[int, float]],
+) -> tuple[Climb, Climb | None]:
+    """The choice for one vector a passage, and with a dev split the one for several."""
+    further = MOST_WITH_QUESTIONS * len(QUESTIONS) + len(PRIORS) + len(SCALINGS)
+    with progress("measuring on dev", MOST_SETTINGS + further * held_out.is_split, "settings") as meter:
+
+        def measure(messages: Messages) -> NDArray[np.float64]:
+            return np.concatenate([part.measure(messages) for part in judged])
+
+        def by_rank(messages: Messages) -> NDArray[np.float64]:
+            meter.advance(1)
+            return np.concatenate([part.log_ranks(messages) for part in judged])
+
+        added = sum(len(part.relevant) for part in judged[1:])
+        parts = np.append(held_out.parts[rows_of(len(held_out.parts))], np.full(added, BY_QUESTION))
+        common: dict[str, Any] = {"steps": steps, "sides": sides, "rejections": rejections, "by_rank": by_rank}
+        common["of_dev"] = len(judged[0].relevant)
+        choice = climb(
+            measure,
+            priors=PRIORS if held_out.is_split else (0.0,),
+            scalings=SCALINGS if held_out.is_split else (0.0,),
+            parts=None if held_out.is_split else parts,
+            **common,
+        )
+        if not held_out.is_split:  # nothing shows how often later questions repeat the training questions
+            return choice, None
+        start = choice.messages if _is_significant(choice, settings.evidence) else Messages()
+        return choice, climb_with_questions(measure, start, choice.measured, **common)
 
 
 def is_few(held_out: HeldOut) -> bool:
