@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.data.text_store import TextStore
+from gnnretrieval.data.text_store import QueryRow, TextStore
 from gnnretrieval.index.search import Hit, hits_of
 
 _UNSURE = 0.01  # share of the training questions that this mark would be wrong about, by construction
@@ -22,10 +22,12 @@ class MovedHit(NamedTuple):
     Attributes:
         hit: The passage as this ranking has it.
         elsewhere: Its rank in the other, from 1; None if it is below the depth of the search.
+        matched: The training question by which it was found, where passages have several vectors; None: its own vector.
     """
 
     hit: Hit
     elsewhere: int | None
+    matched: QueryRow | None = None
 
 
 class EncoderComparison(NamedTuple):

@@ -9,7 +9,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gnnretrieval.data.text_store import QueryRow
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
@@ -128,8 +127,8 @@ class Explainer(Protocol):
     def explain(self, row: int, most: int = 5) -> Explanation:
         """Explain the embedding of the passage at ``row``, with its ``most`` heaviest questions."""
 
-    def nearest_question(self, row: int, vector: NDArray[np.floating]) -> QueryRow | None:
-        """The training question by which a question's vector ``(d,)`` finds the passage at ``row``.
+    def nearest_question(self, row: int, vector: NDArray[np.floating]) -> int | None:
+        """Row of the training question by which a question's vector ``(d,)`` finds the passage at ``row``.
 
         None: by the passage's own vector, or the graph's vectors do not fit into memory.
         """
@@ -208,7 +207,7 @@ class MessagesExplainer:
         return Explanation(neighbors, own, None, None, float(torch.cosine_similarity(before, after, dim=0)))
 
     @torch.no_grad()
-    def nearest_question(self, row: int, vector: NDArray[np.floating]) -> QueryRow | None:
+    def nearest_question(self, row: int, vector: NDArray[np.floating]) -> int | None:
         """As :meth:`Explainer.nearest_question`."""
         graph, (heads, messages) = self._graph, self._trained
         if graph is None or not messages.questions:
@@ -217,7 +216,7 @@ class MessagesExplainer:
         scores = question_vectors(graph._replace(queries=graph.queries[own]), heads, messages) @ asked
         if not len(own) or scores.max() <= self._vectors[row] @ asked:
             return None
-        return self._texts.query(int(own[scores.argmax()]))
+        return int(own[scores.argmax()])
 
     def attention_of_passage(self, row: int) -> Attention:
         """Weight of each question in the vector of the passage at ``row``."""
@@ -323,7 +322,7 @@ class AttentionExplainer:
             shift=float(torch.cosine_similarity(batch.passages, after).mean()),
         )
 
-    def nearest_question(self, row: int, vector: NDArray[np.floating]) -> QueryRow | None:
+    def nearest_question(self, row: int, vector: NDArray[np.floating]) -> int | None:
         """None: these layers make one vector a passage."""
         return None
 

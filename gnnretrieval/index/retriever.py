@@ -238,7 +238,19 @@ class Retriever(OpenedIndex):
             hits = moved_hits(self.index.texts, first, second, k)
             below = self._best_scores.share_below(float(first[1][0]))
             comparisons.append(EncoderComparison(*hits, depth, self._known_questions.relevant(question), below))
-        return comparisons
+        if not self.index.has_questions:
+            return comparisons
+        return [
+            one._replace(
+                gnn_encoder=[moved._replace(matched=self._matched(moved.hit, by)) for moved in one.gnn_encoder]
+            )
+            for one, by in zip(comparisons, after, strict=True)
+        ]
+
+    def _matched(self, hit: Hit, vector: NDArray[np.float32]) -> QueryRow | None:
+        """The training question by which a question's vector ``(d,)`` finds a hit; None: its own vector."""
+        row = self._explainer.nearest_question(hit.row, vector)
+        return None if row is None else self.texts.query(row)
 
     def what_if(self, question: str, change: Change, k: int = 10) -> WhatIf:
         """The ranking of a question as it is, and after a change of the graph around one passage; nothing is saved.
@@ -293,10 +305,9 @@ class Retriever(OpenedIndex):
 
             given = (rows, vector, graph.passage_features, graph.similarity, self.index.removed)
             ranks = ranks_of(*given, ties=by_id)
-        explainer = self._explainer
         return [
-            Why(explainer.explain(row, most), rank, explainer.nearest_question(row, vector))
-            for row, rank in zip(rows, ranks, strict=True)
+            Why(self._explainer.explain(hit.row, most), rank, self._matched(hit, vector))
+            for hit, rank in zip(hits, ranks, strict=True)
         ]
 
     def neighborhood(self, id_: str, is_query: bool = False, *, most: int = 10, hops: int = 2) -> dict[str, Any]:

@@ -109,6 +109,11 @@ class MovedOut(HitOut):
     """A retrieved passage with its rank in the other ranking."""
 
     elsewhere: int | None = Field(description="Its rank in the other ranking; null where it is below `depth`.")
+    matched: str | None = Field(
+        None,
+        description="The training question by which it was found, from an index of several vectors a passage; null: by "
+        "its own vector.",
+    )
 
 
 class CompareAnswer(_Answer):

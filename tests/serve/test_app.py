@@ -57,6 +57,11 @@ def test_an_index_with_several_vectors_a_passage_is_served_without_changes_to_tr
         assert client.get("/health").json()["system"] == system
         compared = client.post("/compare", json={"question": questions[0], "k": 3}).json()
         assert [hit["id"] for hit in compared["gnn_encoder"]] == ids
+        reasons = retriever.why(questions[0], retriever.search(questions[0], 3))
+        matched = [None if why.matched is None else why.matched.text for why in reasons]
+        assert [hit["matched"] for hit in compared["gnn_encoder"]] == matched
+        assert any(matched)
+        assert {hit["matched"] for hit in compared["dual_encoder"]} == {None}
         tried = client.post("/what-if", json={"question": questions[0], "passage": ids[0], "scale": 0.5})
         assert "several vectors" in error(tried, 422)["message"]
 

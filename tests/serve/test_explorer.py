@@ -5,6 +5,7 @@ import time
 import pytest
 from chromium import TIMEOUT, browser, served
 
+from gnnretrieval import Retriever
 from gnnretrieval.data import Dataset
 from gnnretrieval.serve.view_page import write_view
 
@@ -366,3 +367,17 @@ def test_the_file_of_graph_view_draws_the_same_picture_offline(browser, retrieve
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert errors == []
     page.close()
+
+
+def test_a_passage_of_several_vectors_says_which_training_question_matched(browser, questions_run, question):
+    retriever = Retriever.open(questions_run / "index-questions")
+    found = retriever.compare(question, 10).gnn_encoder
+    one = next(one for one in found if one.matched is not None)
+    with served(retriever) as place:
+        page, complaints = opened(browser, place)
+        ask(page, question)
+        page.click(f'#after .hit[data-id="{one.hit.id}"]')
+        page.wait_for_selector(".picture svg")
+        assert f"“{one.matched.text}” is nearest to your question" in page.inner_text(".why")
+        page.close()
+    assert complaints == []

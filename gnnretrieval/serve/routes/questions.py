@@ -125,4 +125,5 @@ def _read(reader: Reader, question: str, hits: Sequence[Hit]) -> Answer | None:
 
 
 def _moved(moved: MovedHit) -> schemas.MovedOut:
-    return schemas.MovedOut.model_validate({**moved.hit._asdict(), "elsewhere": moved.elsewhere})
+    matched = None if moved.matched is None else moved.matched.text
+    return schemas.MovedOut.model_validate({**moved.hit._asdict(), "elsewhere": moved.elsewhere, "matched": matched})

@@ -195,7 +195,8 @@ function moveOf(kind, id, data) {
   const told = (rank) => (rank === null ? `below ${depth.toLocaleString("en")}` : `rank ${rank}`);
   const direction = moved(from, to, depth)[0];
   const attends = data.neighbors.some((edge) => edge.attention);
-  const why = !attends && from !== to ? `It moved from ${told(from)} to ${told(to)}, and no training question did that: ${data.neighbors.length
+  const why = now?.matched ? `It ${{ up: "moved up", down: "moved down", same: "stayed" }[direction]}, ${from === to ? `at ${told(to)}` : `from ${told(from)} to ${told(to)}`}. Its vector for the training question “${now.matched}” is nearest to your question.`
+    : !attends && from !== to ? `It moved from ${told(from)} to ${told(to)}, and no training question did that: ${data.neighbors.length
     ? "training kept no messages from questions, but a linear head, which moves all passages." : "it has none. Others moved, or a linear head moved it, as all passages."}` : { up: `It moved up, from ${told(from)} to ${told(to)}: its vector took in these questions, by the width of their lines. Words of yours are marked.`,
     down: `It moved down, from ${told(from)} to ${told(to)}: others came closer to your question, or its own questions pulled it elsewhere.`,
     same: `It stayed at ${told(to)}.` }[direction];
