@@ -50,9 +50,9 @@ def write_pgvector(
         ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`, or passages have several vectors.
         GnnRetrievalError: psycopg is not installed.
     """
+    rows, dimension = _rows(index), index.meta["dimension"]
     psycopg = extra("psycopg", "pgvector", "PostgreSQL")
     sql = extra("psycopg.sql", "pgvector", "PostgreSQL")
-    rows, dimension = _rows(index), index.meta["dimension"]
     if approximate and dimension > _INDEXED:
         raise InputError(f"pgvector indexes vectors of up to {_INDEXED:,} numbers, and these have {dimension:,}.")
     name = sql.Identifier(*table.split("."))
@@ -111,9 +111,10 @@ def write_qdrant(
         ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`, or passages have several vectors.
         GnnRetrievalError: qdrant-client is not installed.
     """
+    rows = _rows(index)
     qdrant = extra("qdrant_client", "qdrant", "Qdrant")
     failures = extra("qdrant_client.http.exceptions", "qdrant", "Qdrant")
-    models, rows = qdrant.models, _rows(index)
+    models = qdrant.models
     if re.fullmatch(r"[\w.-]+:\d+", place):
         raise InputError(f"--qdrant {place}: this names a directory. Give the URL of a server, http://{place}.")
     remote, left = "://" in place, "Nothing was written."
@@ -187,8 +188,8 @@ def write_lancedb(index: Index, place: str, table: str = "passages", *, overwrit
         ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`, or passages have several vectors.
         GnnRetrievalError: lancedb is not installed.
     """
-    lancedb = extra("lancedb", "lancedb", "LanceDB")
     rows = _rows(index)
+    lancedb = extra("lancedb", "lancedb", "LanceDB")
     try:
         database = lancedb.connect(place)
         if not overwrite and _has(database, table):
