@@ -106,7 +106,8 @@ def markdown(results: dict[str, Any]) -> str:
                 f"{row['mean']:.1f} ± {row['error']:.1f} ({row['lowest']:.1f})" for row in figures["rows"].values()
             ]
             lines.append(f"| {name} | {questions} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", f"Revision {results['git_revision']}."]) + "\n"
+    revisions = ", ".join(f"{name} {revision[:7]}" for name, revision in results["revisions"].items())
+    return "\n".join([*lines, "", f"Revisions: {revisions}."]) + "\n"
 
 
 @click.command()
@@ -118,13 +119,15 @@ def main(data: Path, work: Path, draws: int, only: tuple[str, ...]) -> None:
     """Choose, measure, and write the page."""
     keep_freed_memory()
     path = RESULTS / "choice_on_dev.json"
-    sets: dict[str, Any] = json.loads(path.read_text("utf-8"))["sets"] if path.is_file() else {}
+    kept = json.loads(path.read_text("utf-8")) if path.is_file() else {"sets": {}, "revisions": {}}
+    sets, revisions = kept["sets"], kept["revisions"]
     for name in only:
         judged, steps = judged_of(OneSet.of(name, data, work))
         sets[name] = {str(questions): measured(judged, steps, questions, draws) for questions in QUESTIONS}
         say(f"{name}: {sets[name]}")
-        ordered = {name: sets[name] for name in SETS if name in sets}
-        results = {"sets": ordered, "draws": draws, "git_revision": git_revision(), "versions": library_versions()}
+        revisions[name] = git_revision() or "unknown"
+        sets, revisions = ({name: of_all[name] for name in SETS if name in of_all} for of_all in (sets, revisions))
+        results = {"sets": sets, "draws": draws, "revisions": revisions, "versions": library_versions()}
         write_json(path, results)
         path.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
 

@@ -163,7 +163,7 @@ class Index(Artifact):
 
     @property
     def has_questions(self) -> bool:
-        """Whether a passage has several vectors: its own, and one for each training question."""
+        """Whether a passage has several vectors, its own and one for each training question."""
         return "num_vectors" in self.meta
 
     @property
