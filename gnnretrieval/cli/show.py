@@ -31,10 +31,9 @@ def hit_lines(hit: Hit) -> list[str]:
 
 def explanation_lines(why: Why, rank: int) -> list[str]:
     """The rank of a passage before and now, its attention to itself, and the training questions that moved it."""
-    explanation = why.explanation
-    lines = (
-        [] if why.matched is None else [f"     matched its training question: {short(why.matched.text, WIDTH - 36)}"]
-    )
+    explanation, lines = why.explanation, []
+    if why.matched is not None:
+        lines.append(f"     matched its training question: {short(why.matched.text, WIDTH - 36)}")
     lines.append(
         f"     dual-encoder rank {why.rank_before} → {rank}; {explanation.gate}attention to itself "
         f"{explanation.own_attention:z.2f}"

@@ -183,7 +183,7 @@ def question_vectors(graph: MessageGraph, heads: Heads | None, messages: Message
 
 
 def several_vectors(graph: MessageGraph, heads: Heads | None, messages: Messages) -> tuple[Tensor, Tensor]:
-    r"""All vectors of the passages: one of its own, and one more for each labelled query.
+    r"""Each passage's own vector, and one more for each of its labelled queries.
 
     .. math:: v_p, \qquad v_{pq} = (1 - w')\, v_p + w'\, u_q \quad (q \in L_p)
 

@@ -10,10 +10,13 @@ from safetensors.torch import load_file, save_file
 
 from gnnretrieval.data import Dataset
 from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
+from gnnretrieval.evaluation import mean, per_query
 from gnnretrieval.graph.growth.add import add_to_graph
 from gnnretrieval.graph.growth.additions import read_additions
 from gnnretrieval.graph.store import open_graph
+from gnnretrieval.index import build_index
 from gnnretrieval.index.explain import MessagesExplainer, explainer_of
+from gnnretrieval.index.search import index_run
 from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 from gnnretrieval.training.gnn import ladder
@@ -116,6 +119,17 @@ def test_the_choice_with_questions_is_kept_beside_the_one_for_a_vector_a_passage
     assert chosen["RR@10"] > 0
     assert model.load_messages().messages.questions == 0
     assert "gnnretrieval embed --questions" in (model.path / "README.md").read_text()
+
+
+def test_several_vectors_a_passage_have_on_dev_what_training_says(
+    model, tiny_graph, tiny_dataset, tiny_features, tmp_path
+):
+    dataset, said = Dataset.open(tiny_dataset), model.meta["dev"]["questions"]["RR@10"]
+    index = build_index(embed_passages(model, tiny_graph, tmp_path / "several", questions=True), tmp_path / "index")
+    dev = dataset.split("dev")
+    run = index_run(index, [*dev], tiny_features.queries[tiny_features.rows_of(dev)], 10)
+    assert mean(per_query(dev, run, ["RR@10"]))["RR@10"] == pytest.approx(said, abs=1e-3)
+    assert model.meta["dev"]["cross_validated"]  # which are no dev questions
 
 
 def test_folded_vectors_are_compared_by_dot_product_where_lengths_tell(model):

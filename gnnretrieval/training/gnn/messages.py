@@ -105,8 +105,9 @@ class MessagesTraining(NamedTuple):
         cross_validated: Number of training questions that joined the dev questions.
         passages: Number of passages that the dev questions ranked.
         judged: The dev questions, with a graph and heads that lack them; None: over a part of the corpus.
-        questions: Weight of the nearest training question beside the passages; None: not chosen, without a dev
-            split, or because the dual-encoder is kept.
+        beside: What is kept for several vectors a passage; None: nothing.
+        climb_beside: The ladder's choice for these; None: there is no dev split.
+        dev_beside: Mean RR@10 of that choice on the dev questions.
     """
 
     climb: Climb
@@ -120,6 +121,7 @@ class MessagesTraining(NamedTuple):
     judged: Judged | None = None
     beside: TrainedMessages | None = None
     climb_beside: Climb | None = None
+    dev_beside: float = 0.0
 
     @property
     def is_significant(self) -> bool:
@@ -151,7 +153,7 @@ class MessagesTraining(NamedTuple):
 
     def _described_beside(self, choice: Climb) -> dict[str, Any]:
         return {
-            "RR@10": choice.dev,
+            "RR@10": self.dev_beside,
             "best": {"gain": choice.gain, "p": choice.p, "tried": choice.tried},
             "kept": None if self.beside is None else in_words(self.beside.messages),
             "weight": 0.0 if self.beside is None else self.beside.messages.questions,
@@ -206,10 +208,10 @@ class MessagesTraining(NamedTuple):
                 f"kept: {self.kept}; dev RR@10 {100 * self.dev:.1f}, dual-encoder {100 * self.dual_encoder:.1f} "
                 f"({best})"
             )
-        if self.beside is not None and self.climb_beside is not None:
+        if self.beside is not None:
             said.append(
                 f"kept for several vectors a passage (embed --questions): {in_words(self.beside.messages)}; "
-                f"dev RR@10 {100 * self.climb_beside.dev:.1f}"
+                f"dev RR@10 {100 * self.dev_beside:.1f}"
             )
         return said
 
@@ -321,7 +323,8 @@ def train_over(
     choice, climb_beside = _chosen(judged, held_out, settings, steps, sides, rejections)
     messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
     heads = without_dev = tried[messages.head] if messages.steps else None
-    dev, before = (float(judged[0].measure(setting).mean()) for setting in (messages, Messages()))
+    chosen = Messages() if climb_beside is None else climb_beside.messages
+    dev, before, dev_beside = (float(judged[0].measure(each).mean()) for each in (messages, Messages(), chosen))
     if heads is not None and held_out.hidden is not None and not held_out.is_split:
         # after the choice, train on the held-out training questions too
         mean, seed = messages.trained_mean, settings.seed
@@ -330,7 +333,6 @@ def train_over(
     if messages.scaling:
         trained = trained.with_level(whole)
     beside = None
-    chosen = Messages() if climb_beside is None else climb_beside.messages
     if climb_beside is not None and chosen.questions and _is_significant(climb_beside, settings.evidence):
         beside = TrainedMessages(tried[chosen.head] if chosen.steps else None, chosen)
         beside = beside.with_level(whole) if chosen.scaling else beside
@@ -346,6 +348,7 @@ def train_over(
         judged=judged[0],
         beside=beside,
         climb_beside=climb_beside,
+        dev_beside=dev_beside,
     )
 
 
