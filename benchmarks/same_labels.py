@@ -21,6 +21,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
@@ -80,6 +81,7 @@ SETS = {  # data of each, and its folder of judgements
 OVER_VECTORS = [name for name in BASELINES if name != EXPANSION]
 WITH_HEADS = [name for name in CHOICES if "head" in name]
 LEXICAL_SYSTEMS = (BM25_PLAIN, LEXICAL)
+LINEAR = "linear"
 MEASURE, DEPTH = "RR@10", 100
 E5_CHARACTERS = 512  # of a function's text: about 128 tokens, as for MiniLM
 SPLITS = ("dev", "test")
@@ -147,16 +149,18 @@ class OneSet(NamedTuple):
         return dict(per_query(self.dataset.split(split), run, [MEASURE])[MEASURE])
 
     def of_layer(self, seed: int, layer: str) -> dict[str, Any]:
-        """RR@10 on test by question of the GNN-encoder alone, seconds of its training, and the package's revision."""
+        """RR@10 on test by question of the GNN-encoder, and the package's ``revision`` and ``device`` at training."""
+        if layer == LINEAR:  # as in the first table
+            values = self.values(seed, layer)["test"][GNN]
+            return {"values": values, **{entry: self.made_by(entry, seed, layer) for entry in ("revision", "device")}}
         kept = self.place / f"{layer}-{seed}-alone.json"
         if kept.is_file() and (record := json.loads(kept.read_text("utf-8")))["graph"] == self.graph.hash:
             return dict(record)
         place = self.place / f"{layer}-{seed}-alone"
         settings = TrainSettings.parse({"layer": layer, "seed": seed})
-        begun = time.monotonic()
         common: dict[str, Any] = {"device": self.device, "overwrite": True}
+        record = {"graph": self.graph.hash, "revision": git_revision(), "device": device_in_words(self.device)}
         model = train_gnn(self.graph, self.dataset, self.features, settings, place / "model", **common)
-        record = {"graph": self.graph.hash, "seconds": time.monotonic() - begun, "revision": git_revision()}
         embeddings = embed_passages(model, self.graph, place / "embeddings", **common)
         record["values"] = self.values_of(build_index(embeddings, place / "index", overwrite=True))
         write_json(kept, record)
@@ -266,9 +270,7 @@ def measured(one_set: OneSet, seeds: Sequence[Mapping[str, Values]]) -> dict[str
             "RR@10": {name: fmean(values.values()) for name, values in part.items()},
             "against": {name: tested(part[GNN], part[name]) for name in dict.fromkeys((strongest, one_vector, DUAL))},
         }
-    results["groups"]["all"]["deviation"] = {
-        name: stdev(fmean(seed[name].values()) for seed in seeds) if len(seeds) > 1 else 0.0 for name in names
-    }
+    results["groups"]["all"]["deviation"] = {name: deviation([seed[name] for seed in seeds]) for name in names}
     results["one_vector"] = one_vector
     results["questions"] = tested(by_question[WITH_QUESTIONS], by_question[strongest])
     results["pipelines"] = tested(by_question[WITH], by_question[WITHOUT])
@@ -279,19 +281,25 @@ def measured_layers(one_set: OneSet, layers: Sequence[str], seeds: int) -> dict[
     """The GNN-encoder with each layer, ``linear`` first, on test."""
     results: dict[str, Any] = {}
     simplest: Values = {}
-    for layer in dict.fromkeys(("linear", *layers)):
+    for layer in dict.fromkeys((LINEAR, *layers)):
         records = [one_set.of_layer(seed, layer) for seed in range(seeds)]
-        test = mean_by_question([record["values"] for record in records])
+        of_seeds = [record["values"] for record in records]
+        test = mean_by_question(of_seeds)
         simplest = simplest or test
         results[layer] = {
             "seeds": seeds,
             "RR@10": fmean(test.values()),
+            "deviation": deviation(of_seeds),
             "against": None if test is simplest else tested(test, simplest),
-            "seconds": fmean(record["seconds"] for record in records),
-            "device": device_in_words(one_set.device),
+            "device": ", ".join(dict.fromkeys(record["device"] for record in records)),
             "revision": revisions_in_words(record["revision"] or "unknown" for record in records),
         }
     return results
+
+
+def deviation(seeds: Sequence[Values]) -> float:
+    """Standard deviation over seeds of the mean over questions; 0 of one seed."""
+    return stdev(fmean(values.values()) for values in seeds) if len(seeds) > 1 else 0.0
 
 
 def device_in_words(device: str) -> str:
@@ -332,17 +340,21 @@ def main(
             say(f"{name}: not at hand, left out")
             continue
         one_set = OneSet.of(name, data, place, encoder, device)
+        if layers and chosen_seeds:
+            for layer, seed in product(layers, chosen_seeds):
+                one_set.of_layer(seed, layer)
+            continue
         if layers:
             results["sets"][name].setdefault("layers", {}).update(measured_layers(one_set, layers, seeds))
             _write(path, results)
             continue
-        values = {seed: one_set.values(seed, "linear") for seed in chosen_seeds or range(seeds)}
+        values = {seed: one_set.values(seed, LINEAR) for seed in chosen_seeds or range(seeds)}
         for system in next(iter(values.values()))["dev"]:
             on_dev = " ".join(f"{100 * fmean(of_seed['dev'][system].values()):.1f}" for of_seed in values.values())
             say(f"{name}: {system}: dev {on_dev}")
         if dev or chosen_seeds:
             continue
-        chosen = {seed: one_set.chosen(seed, "linear") for seed in values}
+        chosen = {seed: one_set.chosen(seed, LINEAR) for seed in values}
         figures = measured(one_set, [of_seed["test"] for of_seed in values.values()])
         others = results["sets"].get(name, {}).get("layers", {})
         results["sets"][name] = {
@@ -350,8 +362,8 @@ def main(
             "layers": others,
             "seeds": seeds,
             "chosen": chosen,
-            "revision": revisions_in_words(one_set.made_by("revision", seed, "linear") for seed in values),
-            "device": ", ".join(dict.fromkeys(one_set.made_by("device", seed, "linear") for seed in values)),
+            "revision": revisions_in_words(one_set.made_by("revision", seed, LINEAR) for seed in values),
+            "device": ", ".join(dict.fromkeys(one_set.made_by("device", seed, LINEAR) for seed in values)),
         }
         results["sets"] = {name: results["sets"][name] for name in SETS if name in results["sets"]}
         _write(path, results)

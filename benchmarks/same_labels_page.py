@@ -205,20 +205,19 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
     lines = ["", "## Other layers", ""]
     lines += [
         "`gnnretrieval train --layer NAME` by its defaults, over the same graph; Δ is to `--layer linear` by the same",
-        "seeds. Seconds of training are rough, and left out where several were trained at once. These layers work on",
-        "the dual-encoder's vectors, without heads; on top of what the ladder keeps, attention has",
-        "[its own page](attention_over_ladder.md).",
+        "seeds. These layers work on the dual-encoder's vectors, without heads; on top of what the ladder keeps,",
+        "attention has [its own page](attention_over_ladder.md).",
         "",
     ]
-    lines += ["| set | layer | seeds | RR@10 | Δ | seconds | device | revision |"]
-    lines += ["|---|---|---:|---:|---:|---:|---|---|"]
+    lines += ["| set | layer | seeds | RR@10 | Δ | device | revision |"]
+    lines += ["|---|---|---:|---:|---:|---|---|"]
     for name, figures in measured.items():
         for layer, row in figures["layers"].items():
             gain = "–" if row["against"] is None else difference(row["against"])
-            value = f"{100 * row['RR@10']:.1f}"
-            seconds = "–" if row["seconds"] is None else f"{row['seconds']:.0f}"
-            made = f"{row.get('device', 'cpu')} | {row['revision'][:7]}"
-            lines.append(f"| {name} | {layer} | {row['seeds']} | {value} | {gain} | {seconds} | {made} |")
+            value = with_deviation(row["RR@10"], row["deviation"])
+            lines.append(
+                f"| {name} | {layer} | {row['seeds']} | {value} | {gain} | {row['device']} | {row['revision']} |"
+            )
     return lines
 
 
