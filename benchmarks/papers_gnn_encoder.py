@@ -260,7 +260,7 @@ def edges(_: Table) -> list[str]:
     sets = result("gat_settings")["sets"]
     rows: dict[str, list[str]] = {}
     for figures in sets.values():
-        for k, row in figures["k"].items():
+        for k, row in figures["tables"]["edges per question"].items():
             test = row["against"]
             against = "the default" if test is None else difference(test["difference"], test["p"])
             rows.setdefault(k, [k]).extend([spread({"mean": row["test"], "deviation": row["deviation"]}), against])

@@ -136,9 +136,7 @@ def _of_systems(sets: Mapping[str, Any]) -> list[str]:
             if name not in whole["RR@10"]:  # measured before there was this baseline
                 cells.append("–")
                 continue
-            value = f"{100 * whole['RR@10'][name]:.1f}"
-            if deviation := whole["deviation"][name]:
-                value += f" ± {100 * deviation:.1f}"
+            value = spread(whole["RR@10"][name], whole["deviation"][name])
             cells.append(f"**{value}**" if name in (figures["strongest"], GNN) else value)
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     for label, gain in (
@@ -209,16 +207,24 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
         "attention has [its own page](attention_over_ladder.md).",
         "",
     ]
-    lines += ["| set | layer | seeds | RR@10 | Δ | device | revision |"]
-    lines += ["|---|---|---:|---:|---:|---|---|"]
+    lines += ["|  | " + " | ".join(measured) + " |", "|---|" + "---|" * len(measured)]
+    layers = dict.fromkeys(layer for figures in measured.values() for layer in figures["layers"])
+    for layer in layers:
+        cells = []
+        for figures in measured.values():
+            row = figures["layers"].get(layer)
+            cells.append("–" if row is None else spread(row["RR@10"], row["deviation"]))
+            if row is not None and row["against"] is not None:
+                cells[-1] += f": {difference(row['against'])}"
+        lines.append(f"| {layer} | " + " | ".join(cells) + " |")
+    made = []
     for name, figures in measured.items():
-        for layer, row in figures["layers"].items():
-            gain = "–" if row["against"] is None else difference(row["against"])
-            value = with_deviation(row["RR@10"], row["deviation"])
-            lines.append(
-                f"| {name} | {layer} | {row['seeds']} | {value} | {gain} | {row['device']} | {row['revision']} |"
-            )
-    return lines
+        rows = figures["layers"].values()
+        seeds, devices, revisions = (
+            ", ".join(dict.fromkeys(str(row[entry]) for row in rows)) for entry in ("seeds", "device", "revision")
+        )
+        made.append(f"{name} {seeds} seeds on {devices} ({revisions})")
+    return [*lines, "", f"Trained: {'; '.join(made)}."]
 
 
 def _of_choices(sets: Mapping[str, Any]) -> list[str]:
@@ -233,6 +239,11 @@ def _of_choices(sets: Mapping[str, Any]) -> list[str]:
             cells = [choices[GNN], f"{chosen['p']:.2g}", questions, choices[WITHOUT], choices[WITH]]
             lines.append(f"| {name} | {seed} | {' | '.join(cells)} |")
     return lines
+
+
+def spread(mean: float, deviation: float) -> str:
+    """A mean over seeds, with its deviation if there is any."""
+    return f"{100 * mean:.1f}" + (f" ± {100 * deviation:.1f}" if deviation else "")
 
 
 def _gain(figures: Mapping[str, Any]) -> str:
