@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,18 +114,8 @@ def rank_baselines(
     require_memory(memory_of_messages(store), f"ranking by {store.path}'s labels", "Use narrower vectors.")
     held_out = held_out_queries(store, dataset, features, seed, unseen_queries(store, features, "auto"))
     held_out = held_out.only(rows_of(len(held_out.relevant)).tolist())
-    if not held_out.is_split and (priors := [name for name in only if name.endswith(PRIOR)]):
-        raise InputError(
-            f"{priors[0]} needs a dev split, and there is none: only dev shows how often questions are about passages "
-            "with training questions. Add one, or leave this baseline out.",
-            dataset.path,
-        )
     queries = {query.id: query.text for query in dataset.queries_of(split)}
-    if split == held_out.name:
-        raise InputError(f"split {split!r} chooses the settings: rank another split.", dataset.path)
-    with store.texts() as texts:
-        require_new_queries(dataset, split, set(texts.query_ids()))
-    require_writable_ids([*dataset.passage_ids, *queries], dataset.path)
+    _require_rankable(store, dataset, held_out, split, queries, only)
     names = [name for name in BASELINES if name in only or not only]
     encoder = _expanding_encoder(store, features, only, device) if EXPANSION in names else None
     if encoder is None:
@@ -167,6 +157,23 @@ def rank_baselines(
         overwrite=overwrite,
     )
     return Baselines(artifact.path, artifact.meta)
+
+
+def _require_rankable(
+    store: Graph, dataset: Dataset, held_out: HeldOut, split: str, queries: Mapping[str, str], only: Sequence[str]
+) -> None:
+    """Raise where a split cannot be ranked by the baselines."""
+    if not held_out.is_split and (priors := [name for name in only if name.endswith(PRIOR)]):
+        raise InputError(
+            f"{priors[0]} needs a dev split, and there is none: only dev shows how often questions are about passages "
+            "with training questions. Add one, or leave this baseline out.",
+            dataset.path,
+        )
+    if split == held_out.name:
+        raise InputError(f"split {split!r} chooses the settings: rank another split.", dataset.path)
+    with store.texts() as texts:
+        require_new_queries(dataset, split, set(texts.query_ids()))
+    require_writable_ids([*dataset.passage_ids, *queries], dataset.path)
 
 
 def _expanding_encoder(store: Graph, features: Features, only: Sequence[str], device: str) -> TextEncoder | None:

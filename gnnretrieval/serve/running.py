@@ -80,20 +80,13 @@ def serve(
         from gnnretrieval.serve.app import create_app
     except ModuleNotFoundError as error:
         raise GnnRetrievalError(f"Serving wants {error.name}: pip install 'gnnretrieval[serve]'.") from None
-    from gnnretrieval.feedback.thumb_log import ThumbLog
     from gnnretrieval.index.retriever import Retriever, index_in
-    from gnnretrieval.serve.access import host_name, read_token
+    from gnnretrieval.serve.access import host_name
     from gnnretrieval.serve.listening import bound, is_loopback
     from gnnretrieval.serve.served import open_version
     from gnnretrieval.serve.settings import ServeSettings
 
-    if no_auth and token_file is not None:
-        raise InputError("--no-auth lets everybody ask, and --token-file only who has the token: give one of them.")
-    token = None if token_file is None else read_token(Path(token_file))
-    if feedback is not None:
-        if token is None:
-            raise InputError("--feedback wants to know who may give it. Give --token-file FILE too.")
-        ThumbLog(feedback)  # refused before anything is loaded
+    token = _token(token_file, no_auth=no_auth, feedback=feedback)
     with bound(host, port) as listener:
         on_loopback = is_loopback(listener)
         if not on_loopback and token is None and not no_auth:
@@ -135,6 +128,21 @@ def serve(
         with stopped_by_signals(server):
             server.run(sockets=[listener])
     say("stopped")
+
+
+def _token(token_file: str | Path | None, *, no_auth: bool, feedback: str | Path | None) -> str | None:
+    """The token that requests must give; None: none. A log of feedback that cannot be written is refused too."""
+    from gnnretrieval.feedback.thumb_log import ThumbLog
+    from gnnretrieval.serve.access import read_token
+
+    if no_auth and token_file is not None:
+        raise InputError("--no-auth lets everybody ask, and --token-file only who has the token: give one of them.")
+    token = None if token_file is None else read_token(Path(token_file))
+    if feedback is not None:
+        if token is None:
+            raise InputError("--feedback wants to know who may give it. Give --token-file FILE too.")
+        ThumbLog(feedback)
+    return token
 
 
 def _config(app: FastAPI, listener: Listener, settings: ServeSettings) -> uvicorn.Config:

@@ -105,19 +105,7 @@ def read_additions(
         raise GnnRetrievalError(
             "there is nothing to add: give queries, passages, or both (--queries FILE, --passages FILE)."
         )
-    source = EDGE_SOURCES.get(store.config["edges"])
-    takes_run = source is not None and source.takes_run
-    if run is not None and not takes_run:
-        raise GnnRetrievalError(
-            f"{store.path}: its edges ({store.config['edges']}) do not come from a run: leave out the run (--run)."
-        )
-    if takes_run and (run is not None) != (queries is not None):
-        raise GnnRetrievalError(
-            f"{store.path}: its edges come from a run: give a run with the passages of the new queries (--run FILE)."
-            if run is None
-            else "a run ranks passages for new queries, and there are none: give queries (--queries FILE), or leave "
-            "out the run (--run)."
-        )
+    _require_run(store, has_run=run is not None, has_queries=queries is not None)
     files = {
         "queries": queries,
         "passages": passages,
@@ -147,6 +135,25 @@ def read_additions(
         identity["split"],
         identity,
     )
+
+
+def _require_run(store: Graph, *, has_run: bool, has_queries: bool) -> None:
+    """Raise unless a run is given exactly where new queries get their edges from one."""
+    source = EDGE_SOURCES.get(store.config["edges"])
+    takes_run = source is not None and source.takes_run
+    if has_run and not takes_run:
+        raise GnnRetrievalError(
+            f"{store.path}: its edges ({store.config['edges']}) do not come from a run: leave out the run (--run)."
+        )
+    if takes_run and has_queries and not has_run:
+        raise GnnRetrievalError(
+            f"{store.path}: its edges come from a run: give a run with the passages of the new queries (--run FILE)."
+        )
+    if has_run and not has_queries:
+        raise GnnRetrievalError(
+            "a run ranks passages for new queries, and there are none: give queries (--queries FILE), or leave out the "
+            "run (--run)."
+        )
 
 
 def _records(read: Callable[[Path], Iterable[_Record]], path: str | Path | None) -> Iterable[_Record]:

@@ -135,24 +135,11 @@ def embed_passages(
     if kept is not None and kept.meta["inputs"]["gnn-encoder"] != model.hash:
         raise ArtifactError(f"{kept.path}: made with another model than {model.path}. Embed all passages.")
 
-    def write_passages(directory: Path) -> dict[str, Any]:
-        shape = (store.num_passages, store.dimension)
-        with (
-            ArrayWriter(directory / ARRAY, shape, np.float16) as writer,
-            progress("embedding", nodes_to_embed(store), "nodes") as meter,
-        ):
-            budget = {"memory": memory, "scratch": scratch(directory)}
-            before = None if kept is None else _rows_of_same_texts(store, kept)
-            for rows, vectors in _vectors(model, view, device, meter.advance, None, budget):
-                block = _finite(vectors, model, store).astype(np.float16)
-                if kept is not None and before is not None:
-                    stays = before[rows] >= 0
-                    block[stays] = kept.passages[before[rows][stays]]
-                writer.write(block)
-        return {"similarity": model.similarity.model_dump()}
-
     def write(directory: Path) -> dict[str, Any]:
-        figures = write_passages(directory) if trained is None else _write_several(directory, model, view, trained)
+        if trained is None:
+            figures = _write_one_each(directory, model, view, kept, device, memory)
+        else:
+            figures = _write_several(directory, model, view, trained)
         share_file(store.path / TEXTS, directory / TEXTS)
         return {
             **figures,
@@ -327,6 +314,25 @@ def _of_messages(
 
 
 @torch.no_grad()
+def _write_one_each(
+    directory: Path, model: GNNEncoderModel, view: Graph, kept: Embeddings | None, device: str, memory: int
+) -> dict[str, Any]:
+    """Write one vector a passage, where the passage's text is new; otherwise that of ``kept``."""
+    with (
+        ArrayWriter(directory / ARRAY, (view.num_passages, view.dimension), np.float16) as writer,
+        progress("embedding", nodes_to_embed(view), "nodes") as meter,
+    ):
+        budget = {"memory": memory, "scratch": scratch(directory)}
+        before = None if kept is None else _rows_of_same_texts(view, kept)
+        for rows, vectors in _vectors(model, view, device, meter.advance, None, budget):
+            block = _finite(vectors, model, view).astype(np.float16)
+            if kept is not None and before is not None:
+                stays = before[rows] >= 0
+                block[stays] = kept.passages[before[rows][stays]]
+            writer.write(block)
+    return {"similarity": model.similarity.model_dump()}
+
+
 def _write_several(directory: Path, model: GNNEncoderModel, store: Graph, trained: TrainedMessages) -> dict[str, Any]:
     """Write all vectors of the passages, and the row of each one's passage; returns entries of ``meta.json``."""
     nodes = store.num_passages + store.num_queries + len(store.labels)
