@@ -5,9 +5,10 @@
 The sets are the two docstring corpora of same_labels.py, whose systems over the frozen encoder must be in WORK. For
 each seed the GNN-encoder is trained by ``--layer linear --mode joint`` over the frozen encoder's graph. DPR is trained
 on all labels, and over its features the same is done with ``--evidence 1``, beside the default layer and the baselines.
+With --over it measures only the default layer and the baselines over other papers' encoders, trained likewise.
 Everything is chosen on dev; the tables are of test. What is measured is kept in WORK by seed: stopped, the same command
 goes on, and with --seed it measures these alone and writes no page. A seed takes an hour of two cores, or five minutes
-of a GPU. Writes results/trained_encoder.json and .md.
+of a GPU; RocketQA and PAIR take longer. Writes results/trained_encoder.json and .md.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from typing import Any
 
 import click
 from result_files import revisions_in_words
-from same_labels import MEASURE, OneSet, Values, device_in_words, mean_by_question, tested
-from same_labels_page import DUAL, GNN, WITH_QUESTIONS, difference
+from same_labels import MEASURE, OneSet, Values, deviation, device_in_words, mean_by_question, tested
+from same_labels_page import DUAL, GNN, WITH_QUESTIONS, difference, spread
 
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.baselines.rankings import rank_baselines
@@ -45,10 +46,11 @@ from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("docstrings", "docstrings-cut")
-OVER_DPR = {name: f"DPR, {name}" for name in CHOICES}
 FROZEN = {name: f"frozen MiniLM, {name}" for name in (DUAL, *CHOICES, GNN, WITH_QUESTIONS)}
-DPR, LADDER, OVER_DPR_JOINT = "DPR", "GNN-encoder over DPR", "GNN-encoder over DPR, joint"
-SEVERAL = f"{LADDER}, several vectors a passage"
+DPR = "DPR"
+OTHERS = {"rocketqa": ("RocketQA", "step-3"), "pair": ("PAIR", "pair"), "dcsr": ("DCSR", "dcsr")}  # and the stage kept
+JOINTLY, SEVERALLY = ", joint", ", several vectors a passage"
+GNN_ENCODER = "GNN-encoder"
 JOINT_DUAL, JOINT = "its dual-encoder alone", "GNN-encoder, joint"
 
 Kept = dict[str, Any]  # RR@10 on test by system and question, what dev chose, and the revision
@@ -63,6 +65,11 @@ def kept_in(path: Path, device: str, measure: Callable[[], tuple[dict[str, Value
     return dict(json.loads(path.read_text("utf-8")))
 
 
+def over(encoder: str, baseline: str = "") -> str:
+    """The name of a baseline over an encoder, or of the GNN-encoder over it."""
+    return f"{encoder}, {baseline}" if baseline else f"GNN-encoder over {encoder}"
+
+
 def records(one_set: OneSet, place: Path, seed: int, device: str) -> list[Kept]:
     """What was measured by a seed, one record for each group of systems."""
     place.mkdir(parents=True, exist_ok=True)
@@ -74,55 +81,69 @@ def records(one_set: OneSet, place: Path, seed: int, device: str) -> list[Kept]:
 
     @cache
     def of_dpr() -> tuple[OneSet, Graph, Features]:
-        features = _dpr(one_set, place / f"dpr-{seed}", seed, device)
+        features = _trained(one_set, place / f"dpr-{seed}", "dpr", "dpr", seed, device)
         graph = build_graph(one_set.dataset, features, GraphSettings(), place / f"graph-{seed}", overwrite=True)
         return one_set, graph, features
 
     at, joint = place / f"over-dpr-{seed}", place / f"joint-dpr-{seed}"
-    made.append(kept_in(at.with_suffix(".json"), device, lambda: _over_dpr(*of_dpr(), at, seed, device)))
+    made.append(kept_in(at.with_suffix(".json"), device, lambda: _over(*of_dpr(), at, seed, DPR, device)))
     made.append(
         kept_in(
             joint.with_suffix(".json"),
             device,
-            lambda: _joint(*of_dpr(), joint, seed, OVER_DPR_JOINT, device, evidence=1.0),
+            lambda: _joint(*of_dpr(), joint, seed, over(DPR) + JOINTLY, device, evidence=1.0),
         )
     )
     return made
 
 
-def _dpr(one_set: OneSet, place: Path, seed: int, device: str) -> Features:
-    """Vectors by a DPR that is trained with this seed."""
+def record_over(one_set: OneSet, place: Path, method: str, seed: int, device: str) -> Kept:
+    """Another paper's encoder, and what is trained over it, of a seed."""
+    name, stage = OTHERS[method]
+    at = place / f"over-{method}-{seed}"
+
+    def measure() -> tuple[dict[str, Values], list[dict[str, Any]]]:
+        features = _trained(one_set, place / f"{method}-{seed}", method, stage, seed, device)
+        graph = build_graph(one_set.dataset, features, GraphSettings(), at / "graph", overwrite=True)
+        return _over(one_set, graph, features, at, seed, name, device)
+
+    return kept_in(at.with_suffix(".json"), device, measure)
+
+
+def _trained(one_set: OneSet, place: Path, method: str, stage: str, seed: int, device: str) -> Features:
+    """Vectors by the encoder of a stage, trained with this seed by ``encoder train METHOD --small``."""
     text, seeded = re.subn(
-        r"(?m)^\[small\.train\]$", f"[small.train]\nseed = {seed}", find_method("dpr").read_text("utf-8")
+        r"(?m)^\[small\.train\]$", f"[small.train]\nseed = {seed}", find_method(method).read_text("utf-8")
     )
     assert seeded == 1
     place.mkdir(parents=True, exist_ok=True)
-    recipe = place / "dpr.toml"
+    recipe = place / f"{method}.toml"
     recipe.write_text(text, encoding="utf-8")
-    run_encoder_recipe(recipe, place, data=one_set.dataset.path, small=True, only=["dpr"], device=device)
-    encoder = EncoderSettings(checkpoint=str(place / "dpr"))
+    run_encoder_recipe(recipe, place, data=one_set.dataset.path, small=True, only=[stage], device=device)
+    encoder = EncoderSettings(checkpoint=str(place / stage))
     return encode_dataset(one_set.dataset, encoder, place / "features", device=device, overwrite=True)
 
 
-def _over_dpr(
-    one_set: OneSet, graph: Graph, features: Features, place: Path, seed: int, device: str
+def _over(
+    one_set: OneSet, graph: Graph, features: Features, place: Path, seed: int, encoder: str, device: str
 ) -> tuple[dict[str, Values], list[dict[str, Any]]]:
-    """DPR's vectors alone, and baselines and the default layer over them."""
-    values = {DPR: one_set.values_of(build_index(features, place / "index-dpr", overwrite=True), features=features)}
+    """An encoder's vectors alone, and baselines and the default layer over them."""
+    alone = build_index(features, place / "index-alone", overwrite=True)
+    values, ladder = {encoder: one_set.values_of(alone, features=features)}, over(encoder)
     given = (graph, one_set.dataset, features, "test", place / "baselines")
-    baselines = rank_baselines(*given, seed=seed, only=[*OVER_DPR], device=device, overwrite=True)
+    baselines = rank_baselines(*given, seed=seed, only=[*CHOICES], device=device, overwrite=True)
     for name, run in baselines.runs().items():
-        values[OVER_DPR[name]] = dict(per_query(one_set.dataset.split("test"), run, [MEASURE])[MEASURE])
+        values[over(encoder, name)] = dict(per_query(one_set.dataset.split("test"), run, [MEASURE])[MEASURE])
     settings = TrainSettings.parse({"evidence": 1.0, "seed": seed})
     model = train_gnn(graph, one_set.dataset, features, settings, place / "model", device=device, overwrite=True)
     embeddings = embed_passages(model, graph, place / "embeddings", overwrite=True)
-    values[LADDER] = one_set.values_of(build_index(embeddings, place / "index", overwrite=True), features=features)
-    values[SEVERAL] = values[LADDER]  # where training kept one vector a passage
+    values[ladder] = one_set.values_of(build_index(embeddings, place / "index", overwrite=True), features=features)
+    values[ladder + SEVERALLY] = values[ladder]  # where training kept one vector a passage
     if model.question_weight:
         several = embed_passages(model, graph, place / "embeddings-questions", questions=True, overwrite=True)
         index = build_index(several, place / "index-questions", overwrite=True)
-        values[SEVERAL] = one_set.values_of(index, features=features)
-    return values, [_choice(LADDER, seed, model)]
+        values[ladder + SEVERALLY] = one_set.values_of(index, features=features)
+    return values, [_choice(ladder, seed, model)]
 
 
 def _joint(
@@ -169,12 +190,12 @@ def measured(made: Sequence[Kept]) -> dict[str, Any]:
             "seeds": len(means),
             "test": None if name == JOINT else tested(ours, mean_by_question(seeds)),
         }
-    strongest = max(OVER_DPR.values(), key=lambda name: float(rows[name]["mean"]))
-    over_dpr = mean_by_question(values[OVER_DPR_JOINT])
+    strongest, joint = _strongest(DPR, {name: row["mean"] for name, row in rows.items()}), over(DPR) + JOINTLY
+    over_dpr = mean_by_question(values[joint])
     return {
         "rows": rows,
         "over_dpr": {
-            "mean": rows[OVER_DPR_JOINT]["mean"],
+            "mean": rows[joint]["mean"],
             "strongest": strongest,
             **tested(over_dpr, mean_by_question(values[strongest])),
         },
@@ -183,6 +204,61 @@ def measured(made: Sequence[Kept]) -> dict[str, Any]:
         "git_revision": revisions_in_words(record["revision"] for record in made),
         "trained_on": sorted({record["device"] for record in made if "device" in record}),
     }
+
+
+def _strongest(encoder: str, means: Mapping[str, float]) -> str:
+    """The strongest baseline over an encoder."""
+    return max((over(encoder, name) for name in CHOICES), key=lambda name: means[name])
+
+
+def measured_over(made: Sequence[Kept], encoder: str) -> dict[str, Any]:
+    """Means over seeds of an encoder and what is trained over it, and a test against the strongest baseline over it."""
+    of_seeds = {name: [record["values"][name] for record in made] for name in made[0]["values"]}
+    means = {name: fmean(fmean(values.values()) for values in seeds) for name, seeds in of_seeds.items()}
+    strongest, ladder = _strongest(encoder, means), over(encoder)
+    return {
+        "seeds": len(made),
+        "RR@10": means,
+        "deviation": {name: deviation(seeds) for name, seeds in of_seeds.items()},
+        "strongest": strongest,
+        "against": {
+            name: tested(mean_by_question(of_seeds[name]), mean_by_question(of_seeds[strongest]))
+            for name in (ladder, ladder + SEVERALLY)
+        },
+        "chosen": [choice for record in made for choice in record["chosen"]],
+        "device": ", ".join(dict.fromkeys(record["device"] for record in made)),
+        "git_revision": revisions_in_words(record["revision"] for record in made),
+    }
+
+
+def _of_others(sets: Mapping[str, Any]) -> list[str]:
+    """The table of the other papers' encoders, if any was measured."""
+    rows, made = list[str](), list[str]()
+    for name, of_set in sets.items():
+        for method, figures in of_set.get("others", {}).items():
+            encoder = OTHERS[method][0]
+            shown = {system: spread(mean, figures["deviation"][system]) for system, mean in figures["RR@10"].items()}
+            baseline = f"{shown[figures['strongest']]} ({figures['strongest'].removeprefix(f'{encoder}, ')})"
+            cells = [name, encoder, str(figures["seeds"]), shown[encoder], baseline]
+            cells += [f"{shown[system]}: {difference(test)}" for system, test in figures["against"].items()]
+            rows.append(f"| {' | '.join(cells)} |")
+            kept = "; ".join(choice["kept"] for choice in figures["chosen"])
+            made.append(f"{name}, {encoder} on {figures['device']} ({figures['git_revision']}), kept over it: {kept}")
+    if not rows:
+        return []
+    return [
+        "",
+        "## Over the other papers' encoders",
+        "",
+        "Trained by `encoder train METHOD --small` on the same labels; RocketQA's is that of step 3, since step 4",
+        "needs questions without labels. Differences are to the strongest baseline over the same encoder.",
+        "",
+        "| set | encoder | seeds | alone | strongest baseline over it | GNN-encoder over it | with several vectors |",
+        "|---|---|---:|---:|---:|---|---|",
+        *rows,
+        "",
+        f"Trained: {'; '.join(made)}.",
+    ]
 
 
 def markdown(results: Mapping[str, Any]) -> str:
@@ -223,13 +299,14 @@ def markdown(results: Mapping[str, Any]) -> str:
             deviation = "" if row["deviation"] is None else f" ± {row['deviation']:.1f}"
             gain = "–" if row["test"] is None else difference(row["test"])
             figure = f"{row['mean']:.1f}{deviation}"
-            figure = f"**{figure}**" if system in (LADDER, SEVERAL, JOINT, OVER_DPR_JOINT) else figure
+            figure = f"**{figure}**" if system.startswith(GNN_ENCODER) else figure
             lines.append(f"| {system} | {figure} | {row['seeds']} | {gain} |")
         best = of_set["over_dpr"]
         lines += [
             "",
-            f"{OVER_DPR_JOINT}, has {difference(best)} to the strongest baseline over DPR ({best['strongest']}).",
+            f"{over(DPR)}{JOINTLY}, has {difference(best)} to the strongest baseline over DPR ({best['strongest']}).",
         ]
+    lines += _of_others(results["sets"])
     lines += [
         "",
         "## What dev chose",
@@ -260,8 +337,11 @@ def markdown(results: Mapping[str, Any]) -> str:
 @click.option("--only", multiple=True, type=click.Choice(SETS), default=SETS, help="One of the sets.")
 @click.option("--seeds", default=5, show_default=True, help="How many.")
 @click.option("--seed", multiple=True, type=int, help="Measure these, and write no page.")
+@click.option("--over", "methods", multiple=True, type=click.Choice([*OTHERS]), help="Only over these encoders.")
 @click.option("--device", default="cpu", show_default=True, help="Where to compute.")
-def main(data: Path, work: Path, only: Sequence[str], seeds: int, seed: Sequence[int], device: str) -> None:
+def main(
+    data: Path, work: Path, only: Sequence[str], seeds: int, seed: Sequence[int], methods: Sequence[str], device: str
+) -> None:
     """Train, measure, and write the page."""
     keep_freed_memory()
     path = RESULTS / "trained_encoder.json"
@@ -269,8 +349,13 @@ def main(data: Path, work: Path, only: Sequence[str], seeds: int, seed: Sequence
     of_sets = results.get("sets", {})
     for name in only:
         one_set, place = OneSet.of(name, data, work, device=device), work / "trained-encoder" / name
+        for method in methods:
+            others = [record_over(one_set, place, method, number, device) for number in seed or range(seeds)]
+            of_sets[name].setdefault("others", {})[method] = measured_over(others, OTHERS[method][0])
+        if methods:
+            continue
         made = [record for number in seed or range(seeds) for record in records(one_set, place, number, device)]
-        of_sets[name] = measured(made)
+        of_sets[name] = measured(made) | {"others": of_sets.get(name, {}).get("others", {})}
     if seed:
         return
     sets = {name: of_sets[name] for name in SETS if name in of_sets}
