@@ -6,29 +6,31 @@ The layer works in the space of the ladder's heads: h'_p = z_p + λ f ⊙ h~_p, 
 and prior and local scaling as factors, as the ladder chose them. An epoch masks one of four folds of the training
 questions; its heads and its z_p are of the other three, so that the layer sees questions as it will at search. λ is
 chosen on dev after the last epoch. Sets, graphs and models of layer = linear are those of benchmarks/same_labels.py in
-the same WORK. Writes results/attention_over_ladder.json and .md; with --only, the other sets stay as they are.
+the same WORK, where each seed is kept: stopped, the same command goes on. Writes results/attention_over_ladder.json and
+.md; with --only, the other sets stay as they are.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import click
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from same_labels import MEASURE, SETS, OneSet, tested
-from same_labels_page import difference
+from result_files import revisions_in_words
+from same_labels import MEASURE, SETS, OneSet, deviation, mean_by_question, tested
+from same_labels_page import DEBIAN, difference, spread
 from torch import Tensor
 
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.nn.graph_layers import GRAPH_LAYERS
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, local_scale, nearness, seen_by_heads
-from gnnretrieval.progress import say, show_progress
+from gnnretrieval.progress import show_progress
 from gnnretrieval.storage.provenance import git_revision, write_json
 from gnnretrieval.training import TrainSettings, train_gnn
 from gnnretrieval.training.gnn.dev import DevSet
@@ -107,6 +109,16 @@ def measured(
     return values
 
 
+def kept_over(one_set: OneSet, layer: str, seed: int) -> dict[str, Any]:
+    """:func:`train_over`, kept for a later run of this script."""
+    kept = one_set.place / f"linear-{seed}" / f"over-{layer}.json"
+    if kept.is_file() and (record := json.loads(kept.read_text("utf-8")))["graph"] == one_set.graph.hash:
+        return dict(record)
+    record = {"graph": one_set.graph.hash, **train_over(one_set, layer, seed)}
+    write_json(kept, record)
+    return record
+
+
 def train_over(one_set: OneSet, layer: str, seed: int) -> dict[str, Any]:
     """Train a layer over the ladder's vectors; dev chooses ``λ``, test is measured."""
     store, place = one_set.graph, one_set.place / f"linear-{seed}"
@@ -117,7 +129,6 @@ def train_over(one_set: OneSet, layer: str, seed: int) -> dict[str, Any]:
     held_out = held_out_queries(store, one_set.dataset, one_set.features, seed, np.ones(store.num_queries, dtype=bool))
     graph = message_graph(store, held_out.hidden)
     shown = graph.visible.numpy()
-    begun = time.monotonic()
     labelled, fold = np.unique(graph.labels[:, 0].numpy()), np.full(store.num_queries, -1)
     fold[labelled] = np.random.default_rng(seed).permutation(len(labelled)) % FOLDS
     views = []
@@ -139,7 +150,6 @@ def train_over(one_set: OneSet, layer: str, seed: int) -> dict[str, Any]:
     training = OverLadder(views, fold, whole, dev, of_layer, place / "over", "cpu", held_out.hidden)
     for epoch in range(EPOCHS):
         training.epoch(epoch)
-    seconds = time.monotonic() - begun
     values = measured(training, whole, factors, questions_of(one_set, graph, heads, held_out), shown)
     gains = {scale: ranks - values["dev"][0.0] for scale, ranks in values["dev"].items() if scale}
     best = max(gains, key=lambda scale: float(gains[scale].mean()))
@@ -147,14 +157,26 @@ def train_over(one_set: OneSet, layer: str, seed: int) -> dict[str, Any]:
     ids = [str(number) for number in range(len(values["test"][0.0]))]
     ladder, over = (dict(zip(ids, map(float, values["test"][scale]), strict=True)) for scale in (0.0, best))
     return {
-        "layer": layer,
-        "seed": seed,
         "messages": messages._asdict(),
         "scale": best,
         "dev": {"questions": len(gains[best]), "gain": float(gains[best].mean()), "error": error},
-        "test": {"questions": len(ids), "ladder": float(np.mean(values["test"][0.0])), **tested(over, ladder)},
-        "seconds": seconds,
+        "test": {"ladder": ladder, "over": over},
         "revision": git_revision() or "unknown",
+    }
+
+
+def over_seeds(records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means over seeds, and a test of what the layer adds on test."""
+    of_ladder, over = ([record["test"][system] for record in records] for system in ("ladder", "over"))
+    return {
+        "scales": [record["scale"] for record in records],
+        "gains": [record["dev"]["gain"] for record in records],
+        "kept": sum(record["dev"]["gain"] > record["dev"]["error"] for record in records),
+        "messages": [record["messages"] for record in records],
+        "ladder": fmean(mean_by_question(of_ladder).values()),
+        "deviation": deviation(of_ladder),
+        **tested(mean_by_question(over), mean_by_question(of_ladder)),
+        "revision": revisions_in_words(record["revision"] for record in records),
     }
 
 
@@ -182,47 +204,43 @@ def markdown(results: Mapping[str, Any]) -> str:
         f"that it makes, for {EPOCHS} epochs of a quarter of the training questions each; heads and label means of an",
         "epoch do not know that quarter. The gated context is added with the weight λ above 0 that is best on dev, and",
         "the difference on test is to the ladder alone, with the p of a paired t-test. `kept` says whether the gain on",
-        "dev is more than its standard error, which is the ladder's rule.",
+        "dev is more than its standard error, which is the ladder's rule. Gains and differences are means over",
+        "seeds.",
         "",
         "`python benchmarks/attention_over_ladder.py --data DIRECTORY --work WORK` makes this page.",
         "",
-        "| set | layer | seed | λ | gain on dev | kept | ladder on test | Δ on test | seconds |",
-        "|---|---|---:|---:|---:|---|---:|---:|---:|",
+        "| set | layer | λ | gain on dev | kept | ladder on test | Δ on test |",
+        "|---|---|---|---:|---|---:|---:|",
     ]
     for name, rows in results["sets"].items():
-        for row in rows.values():
-            dev, test = row["dev"], row["test"]
-            gain = f"{100 * dev['gain']:+.1f} ± {100 * dev['error']:.1f}"
-            kept = "yes" if dev["gain"] > dev["error"] else "no"
-            lines.append(
-                f"| {name} | {row['layer']} | {row['seed']} | {row['scale']:g} | {gain} | {kept} "
-                f"| {100 * test['ladder']:.1f} | {difference(test)} | {row['seconds']:.0f} |"
-            )
-    revisions = sorted({row["revision"][:7] for rows in results["sets"].values() for row in rows.values()})
-    return "\n".join([*lines, "", f"The package was at revision {', '.join(revisions)}.", ""])
+        for layer, row in rows.items():
+            scales = ", ".join(f"{scale:g}" for scale in row["scales"])
+            gain, kept = f"{100 * fmean(row['gains']):+.1f}", f"{row['kept']} of {len(row['gains'])} seeds"
+            ladder = spread(row["ladder"], row["deviation"])
+            lines.append(f"| {name} | {layer} | {scales} | {gain} | {kept} | {ladder} | {difference(row)} |")
+    revisions = revisions_in_words(row["revision"] for rows in results["sets"].values() for row in rows.values())
+    return "\n".join([*lines, "", f"The package was at revision {revisions}.", ""])
 
 
 @click.command()
 @click.option("--data", type=click.Path(exists=True, path_type=Path), required=True, help="Holds the real sets.")
 @click.option("--work", type=click.Path(path_type=Path), required=True, help="Where everything that is made goes.")
 @click.option("--only", multiple=True, type=click.Choice([*SETS]), help="Only these sets.")
-@click.option("--seeds", default=1, show_default=True)
+@click.option("--seeds", default=5, show_default=True, help="How many.")
 @click.option("--layers", multiple=True, type=click.Choice(GRAPH_LAYERS), default=("gat",), show_default=True)
 def main(data: Path, work: Path, only: tuple[str, ...], seeds: int, layers: tuple[str, ...]) -> None:
     """Measure, and write the page."""
     show_progress()
     path = RESULTS / "attention_over_ladder.json"
     results: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.is_file() else {"sets": {}}
-    for name in only or SETS:
+    for name in only or [name for name in SETS if name not in DEBIAN]:
         one_set = OneSet.of(name, data, work)
         for layer in layers:
-            for seed in range(seeds):
-                rows = results["sets"].setdefault(name, {})
-                rows[f"{layer}-{seed}"] = train_over(one_set, layer, seed)
-                say(f"{name}: {rows[f'{layer}-{seed}']['dev']}")
-                results["sets"] = {known: results["sets"][known] for known in SETS if known in results["sets"]}
-                write_json(path, results)
-                path.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
+            records = [kept_over(one_set, layer, seed) for seed in range(seeds)]
+            results["sets"].setdefault(name, {})[layer] = over_seeds(records)
+            results["sets"] = {known: results["sets"][known] for known in SETS if known in results["sets"]}
+            write_json(path, results)
+            path.with_suffix(".md").write_text(markdown(results), encoding="utf-8")
 
 
 if __name__ == "__main__":
