@@ -18,7 +18,16 @@ from torch import Tensor
 from gnnretrieval.data.runs.ranking import rank_rows
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
-from gnnretrieval.nn.label_messages import Heads, MessageGraph, Sides, local_scale, mixed, nearest_question, nearness
+from gnnretrieval.nn.label_messages import (
+    Heads,
+    Mapped,
+    MessageGraph,
+    Sides,
+    local_scale,
+    mixed,
+    nearest_question,
+    nearness,
+)
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.head import HeadTraining, train_each, train_heads
 from gnnretrieval.training.gnn.ladder import (
@@ -157,7 +166,7 @@ class Sided(NamedTuple):
 
 def prepared(graph: MessageGraph, heads: Heads | None, setting: DenseSetting) -> Sided:
     """The vectors that :func:`score` compares, with label mean, heads and local scaling applied."""
-    passages, queries = mixed(graph, heads, setting.mean)
+    passages, queries = mixed(Mapped(graph, heads), setting.mean)
     if setting.scaling:
         near = nearness(graph, passages, queries)
         passages = passages * local_scale(near, float(near.mean()), setting.scaling)[:, None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -12,6 +14,7 @@ NEAREST = 10  # queries that make up a passage's nearness
 SAMPLE = 16384  # maximum number of queries among which they are searched
 _QUERIES = 1024  # queries per block
 _LEAST, _MOST = 0.5, 2.0  # limits of a passage's nearness, as multiples of the level
+KEPT = 2**28  # bytes of what is kept from one call to the next, at most; more is computed again
 
 Sides = Literal["both", "queries", "apart"]
 
@@ -121,11 +124,62 @@ class Messages(NamedTuple):
         return not (self.steps or self.prior or self.scaling)
 
 
+class Mapped:
+    """Features after the heads, not of length 1 yet.
+
+    Args:
+        graph: Features and labels.
+        heads: ``H_q`` and ``H_p``; None: the identity.
+    """
+
+    def __init__(self, graph: MessageGraph, heads: Heads | None) -> None:
+        self.graph, self.passages, self.queries = graph, graph.passages, graph.queries
+        if heads is not None:
+            self.passages, self.queries = self.passages @ heads.passages.T, self.queries @ heads.queries.T
+
+    @cached_property
+    def means(self) -> Tensor:
+        """Mean of each passage's labelled queries ``(m, d)``; the passage itself without any."""
+        query, passage = self.graph.labels.T
+        sums = torch.zeros_like(self.passages).index_add_(0, passage, self.queries[query])
+        counts = self.graph.label_counts[:, None]
+        return torch.where(counts > 0, sums / counts.clamp(min=1), self.passages)
+
+    @cached_property
+    def compared(self) -> Tensor:
+        """Queries ``(n, d)``, ready to compare."""
+        return self.queries if self.queries is self.graph.queries else self.graph.prepare(self.queries)
+
+
+@dataclass
+class Computed:
+    """What several calls with the same graph have in common, and compute once.
+
+    Attributes:
+        near: Nearness of the passages, by the messages that it depends on.
+        mapped: The features after the last head, by :attr:`Messages.head`, if they are small.
+    """
+
+    near: dict[Messages, Tensor] = field(default_factory=dict)
+    mapped: dict[Messages, Mapped] = field(default_factory=dict)
+
+    def after(self, graph: MessageGraph, heads: Heads | None, messages: Messages) -> Mapped:
+        """The features after ``heads``, which are those of ``messages``."""
+        head = messages.head
+        if head not in self.mapped:
+            self.mapped.clear()
+            mapped = Mapped(graph, heads)
+            if 8 * (len(graph.passages) + len(graph.queries)) * graph.passages.shape[1] > KEPT:
+                return mapped
+            self.mapped[head] = mapped
+        return self.mapped[head]
+
+
 def message_vectors(
     graph: MessageGraph,
     heads: Heads | None,
     messages: Messages,
-    near: dict[Messages, Tensor] | None = None,
+    computed: Computed | None = None,
     most: int | None = None,
 ) -> Tensor:
     r"""Passage vectors after all messages ``(m, d)`` float32, for the dot product with plain query vectors.
@@ -149,11 +203,12 @@ def message_vectors(
         graph: Features and edges.
         heads: ``H_q`` and ``H_p``; None: the identity.
         messages: Weights of the messages.
-        near: Cache of the passages' nearness, by the messages that it depends on, for several calls with the same
-            graph and heads; None: no cache.
+        computed: What earlier calls with the same graph, and the same heads for the same :attr:`Messages.head`,
+            computed; None: nothing.
         most: Only the vectors of the first ``most`` passages ``(most, d)``; None: of all.
     """
-    vectors, queries, _ = _projected(graph, heads, messages)
+    computed = Computed() if computed is None else computed
+    vectors, queries, _ = _projected(graph, heads, messages, computed)
     vectors = vectors[:most]
     if graph.bank is not None and messages.scaling:
         queries = graph.bank if heads is None else graph.prepare(graph.bank @ heads.queries.T)
@@ -161,8 +216,7 @@ def message_vectors(
     if messages.prior:
         folded = folded * (1 + messages.prior * (graph.label_counts[:most] > 0).float())[:, None]
     if messages.scaling:
-        near = {} if near is None else near
-        before = messages._replace(prior=0.0, scaling=0.0, level=0.0)
+        near, before = computed.near, messages._replace(prior=0.0, scaling=0.0, level=0.0)
         if before not in near:
             near[before] = nearness(graph, vectors, queries)
         level = messages.level or float(near[before].mean())
@@ -277,32 +331,27 @@ def local_scale(near: Tensor, level: float, scaling: float) -> Tensor:
     return (near / level).clamp(_LEAST, _MOST) ** -scaling
 
 
-def _projected(graph: MessageGraph, heads: Heads | None, messages: Messages) -> tuple[Tensor, Tensor, Tensor]:
+def _projected(
+    graph: MessageGraph, heads: Heads | None, messages: Messages, computed: Computed | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """``z_p`` after label mean and rejection ``(m, d)``, queries ``(n, d)``, and the weights of :func:`rejections`."""
-    passages, queries = mixed(graph, heads, messages.mean)
+    mapped = Mapped(graph, heads) if computed is None else computed.after(graph, heads, messages)
+    passages, queries = mixed(mapped, messages.mean)
     moved, strength = rejected(graph, passages, queries, messages.rounds, messages.step_size)
     return moved, queries, strength
 
 
-def mixed(graph: MessageGraph, heads: Heads | None, weight: float) -> tuple[Tensor, Tensor]:
-    """Passages after head and label mean ``(m, d)``, and queries after their head ``(n, d)``, ready to compare.
+def mixed(mapped: Mapped, weight: float) -> tuple[Tensor, Tensor]:
+    """Passages with their label mean ``(m, d)``, and queries ``(n, d)``, ready to compare.
 
     A passage without labels has no label mean.
 
     Args:
-        graph: Features and labels.
-        heads: ``H_q`` and ``H_p``; None: the identity.
+        mapped: Both after their heads.
         weight: ``w``, weight of the label mean.
     """
-    passages, queries = graph.passages, graph.queries
-    if heads is not None:
-        passages, queries = passages @ heads.passages.T, queries @ heads.queries.T  # not of length 1 yet
-    if weight:
-        sums = torch.zeros_like(passages).index_add_(0, graph.labels[:, 1], queries[graph.labels[:, 0]])
-        counts = graph.label_counts[:, None]
-        mean = torch.where(counts > 0, sums / counts.clamp(min=1), passages)
-        passages = torch.lerp(passages, mean, weight)
-    return graph.prepare(passages), graph.queries if heads is None else graph.prepare(queries)
+    passages = torch.lerp(mapped.passages, mapped.means, weight) if weight else mapped.passages
+    return mapped.graph.prepare(passages), mapped.compared
 
 
 def rejected(

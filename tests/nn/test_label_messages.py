@@ -8,7 +8,9 @@ from torch.nn import functional as F
 
 from gnnretrieval.nn import label_messages
 from gnnretrieval.nn.label_messages import (
+    Computed,
     Heads,
+    Mapped,
     MessageGraph,
     Messages,
     local_scale,
@@ -37,7 +39,7 @@ def test_no_messages_are_the_dual_encoder():
 
 
 def test_label_mean_mixes_a_passage_with_its_labelled_queries_alone():
-    passages, queries = mixed(graph_of()._replace(normalize=False), None, 0.5)
+    passages, queries = mixed(Mapped(graph_of()._replace(normalize=False), None), 0.5)
     torch.testing.assert_close(passages, torch.tensor([[0.9, 0.3], [0.0, 1.0], [0.6, 0.8]]))
     assert queries.equal(graph_of().queries)
 
@@ -131,13 +133,29 @@ def test_nearness_comes_from_a_sample_of_queries_that_more_queries_change_little
 
 
 def test_nearness_that_was_computed_is_not_computed_again(monkeypatch):
-    graph, near = graph_of(), {}
-    first = message_vectors(graph, None, Messages(prior=0.1, scaling=0.5), near)
+    graph, computed = graph_of(), Computed()
+    first = message_vectors(graph, None, Messages(prior=0.1, scaling=0.5), computed)
     monkeypatch.setattr(label_messages, "nearness", None)
-    assert message_vectors(graph, None, Messages(prior=0.1, scaling=0.5), near).equal(first)
-    assert not message_vectors(graph, None, Messages(scaling=0.7), near).equal(first)
+    assert message_vectors(graph, None, Messages(prior=0.1, scaling=0.5), computed).equal(first)
+    assert not message_vectors(graph, None, Messages(scaling=0.7), computed).equal(first)
     with pytest.raises(TypeError):
-        message_vectors(graph, None, Messages(mean=0.1, scaling=0.5), near)  # which changes the passages
+        message_vectors(graph, None, Messages(mean=0.1, scaling=0.5), computed)  # which changes the passages
+
+
+@pytest.mark.parametrize("kept", [label_messages.KEPT, 0])
+def test_what_was_computed_for_one_head_is_not_taken_for_another(monkeypatch, kept):
+    monkeypatch.setattr(label_messages, "KEPT", kept)
+    graph, computed = graph_of(), Computed()
+    turned = Heads.shared(torch.tensor([[0.0, 1.0], [-1.0, 0.5]]))
+    for heads, messages in (
+        (None, Messages(mean=0.3)),
+        (None, Messages(mean=0.6)),
+        (turned, Messages(steps=1, mean=0.6)),
+        (None, Messages(mean=0.3)),
+    ):
+        expected = message_vectors(graph, heads, messages)
+        assert message_vectors(graph, heads, messages, computed).equal(expected)
+    assert len(computed.mapped) == bool(kept)
 
 
 def test_vectors_of_a_dot_product_encoder_keep_their_lengths():

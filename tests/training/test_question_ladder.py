@@ -6,7 +6,8 @@ import torch
 from torch.nn import functional as F
 
 from gnnretrieval.baselines.dense import CHOICES
-from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors, question_vectors
+from gnnretrieval.nn.label_messages import Heads, MessageGraph, Messages, message_vectors, question_vectors
+from gnnretrieval.training.gnn import judged as judged_questions
 from gnnretrieval.training.gnn.judged import Judged
 from gnnretrieval.training.gnn.ladder import QUESTIONS, climb, first_ranks_of_scores
 from gnnretrieval.training.gnn.question_ladder import climb_with_questions
@@ -77,15 +78,29 @@ def test_the_climb_tries_the_baseline_of_heads_and_question_index():
             assert abs(weight - setting.questions) < 1e-9
 
 
-@pytest.mark.parametrize("messages", [Messages(), Messages(mean=0.3, prior=-0.1, scaling=0.3)])
-def test_ranks_are_those_of_several_vectors_a_passage(messages):
+@pytest.mark.parametrize("kept", [judged_questions.KEPT, 0])
+def test_ranks_are_those_of_several_vectors_a_passage(monkeypatch, kept):
+    monkeypatch.setattr(judged_questions, "KEPT", kept)
     graph, dev = graph_of_unlike_questions()
-    judged = Judged.of(graph, {}, dev.numpy(), [[row] for row in range(60)])
-    weighted = messages._replace(questions=0.35)  # not one of the weights that are tried
-    passages, questions = message_vectors(graph, None, messages), question_vectors(graph, None, messages)
-    scores = judged.queries @ passages.T
-    for query, passage in graph.labels.tolist():  # a passage scores by the best of several vectors
-        vector = torch.lerp(passages[passage], questions[query], weighted.questions)
-        scores[:, passage] = torch.maximum(scores[:, passage], judged.queries @ vector)
-    assert np.array_equal(judged.first_ranks(weighted), first_ranks_of_scores(scores, judged.relevant))
-    assert not np.array_equal(judged.first_ranks(weighted), judged.first_ranks(messages))
+    head = Messages(steps=1)
+    heads = {head: Heads.shared(torch.eye(graph.passages.shape[1]) + 0.1 * torch.ones(graph.passages.shape[1]))}
+    judged = Judged.of(graph, heads, dev.numpy(), [[row] for row in range(60)])
+    seen = []
+    for messages in (
+        Messages(),
+        Messages(mean=0.3, prior=-0.1, scaling=0.3),
+        head._replace(mean=0.3),
+        head._replace(prior=0.2),
+    ):
+        weighted = messages._replace(questions=0.35)  # not one of the weights that are tried
+        given = (graph, heads[head] if messages.steps else None, messages)
+        passages, questions = message_vectors(*given), question_vectors(*given)
+        scores = judged.queries @ passages.T
+        for query, passage in graph.labels.tolist():  # a passage scores by the best of several vectors
+            vector = torch.lerp(passages[passage], questions[query], weighted.questions)
+            scores[:, passage] = torch.maximum(scores[:, passage], judged.queries @ vector)
+        seen.append(judged.first_ranks(weighted))
+        assert np.array_equal(seen[-1], first_ranks_of_scores(scores, judged.relevant))
+        assert not np.array_equal(seen[-1], judged.first_ranks(messages))
+    assert len({tuple(ranks) for ranks in seen}) == 4
+    assert list(judged.best) == ([head] if kept else [])

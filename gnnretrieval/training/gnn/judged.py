@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -14,6 +14,8 @@ from torch import Tensor
 from gnnretrieval.data.runs.trec import Run, rank_rows
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.nn.label_messages import (
+    KEPT,
+    Computed,
     Heads,
     MessageGraph,
     Messages,
@@ -73,7 +75,8 @@ class Judged:
         queries: ``(q, d)``, normalised if the similarity is cosine.
         relevant: Rows of each question's relevant passages.
         clicked: How the questions count if their labels are clicks; None: all alike.
-        near: Nearness of the passages computed so far (:func:`gnnretrieval.nn.label_messages.message_vectors`).
+        computed: What the messages that were measured have in common.
+        best: Of the last head, in blocks of questions: the highest score of each passage's labelled queries ``(b, m)``.
         ranks: Ranks computed so far, by messages.
     """
 
@@ -82,7 +85,8 @@ class Judged:
     queries: Tensor
     relevant: Sequence[Sequence[int]]
     clicked: ClickedQuestions | None = None
-    near: dict[Messages, Tensor] = field(default_factory=dict, init=False, repr=False)
+    computed: Computed = field(default_factory=Computed, init=False, repr=False)
+    best: dict[Messages, list[Tensor]] = field(default_factory=dict, init=False, repr=False)
     ranks: dict[Messages, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
@@ -124,19 +128,19 @@ class Judged:
             self._rank_with_questions(messages)
         elif messages not in self.ranks:
             heads = self.heads[messages.head] if messages.steps else None
-            self.ranks[messages] = self._ranks_of(message_vectors(self.graph, heads, messages, self.near))
+            self.ranks[messages] = self._ranks_of(message_vectors(self.graph, heads, messages, self.computed))
         return self.ranks[messages]
 
     def _rank_with_questions(self, messages: Messages) -> None:
         """As :meth:`first_ranks` with every weight of the questions: their products are the same."""
         heads = self.heads[messages.head] if messages.steps else None
-        vectors = message_vectors(self.graph, heads, messages._replace(questions=0.0), self.near)
-        questions = question_vectors(self.graph, heads, messages)
+        vectors = message_vectors(self.graph, heads, messages._replace(questions=0.0), self.computed)
         weights = sorted({*QUESTIONS, messages.questions})
         ranks = np.ones((len(weights), len(self.relevant)), dtype=np.int64)
-        for part in blocks(len(self.relevant), _AT_ONCE):
+        parts = blocks(len(self.relevant), _AT_ONCE)
+        for part, best in zip(parts, self._best_questions(heads, messages.head), strict=True):
             plain = self.queries[part] @ vectors.T  # (b, m)
-            nearest = nearest_question(self.graph, plain, self.queries[part] @ questions.T)
+            nearest = torch.maximum(plain, (1 + messages.prior) * best)
             weighted = torch.empty_like(plain)  # for all weights: allocating it costs more than they do
             for number, weight in enumerate(weights):
                 scores = torch.lerp(plain, nearest, weight, out=weighted)
@@ -144,6 +148,23 @@ class Judged:
                     scores = scores_among(scores, self.clicked.shown[part])
                 ranks[number, part] = first_ranks_of_scores(scores, self.relevant[part])
         self.ranks.update(zip((messages._replace(questions=weight) for weight in weights), ranks, strict=True))
+
+    def _best_questions(self, heads: Heads | None, head: Messages) -> Iterator[Tensor]:
+        """In blocks of questions: the highest score of each passage's labelled queries ``(b, m)``; -inf without any."""
+        if head in self.best:
+            yield from self.best[head]
+            return
+        self.best.clear()
+        made, vectors = list[Tensor](), question_vectors(self.graph, heads, head)
+        for part in blocks(len(self.relevant), _AT_ONCE):
+            lowest = vectors.new_full((part.stop - part.start, len(self.graph.passages)), -torch.inf)
+            block = nearest_question(self.graph, lowest, self.queries[part] @ vectors.T)
+            made.append(block)
+            if 4 * len(self.relevant) * lowest.shape[1] > KEPT:
+                made.clear()
+            yield block
+        if made:
+            self.best[head] = made
 
     def _ranks_of(self, vectors: Tensor) -> NDArray[np.int64]:
         shown = None if self.clicked is None else self.clicked.shown
