@@ -139,7 +139,7 @@ class DenseBaseline(NamedTuple):
             depth: Passages per query.
         """
         run: Run = {}
-        sides = prepared(self.graph, self.heads, self.setting)
+        sides = prepared(Mapped(self.graph, self.heads), self.setting)
         for start in range(0, len(query_ids), _QUERIES):
             part = slice(start, start + _QUERIES)
             features = torch.from_numpy(np.asarray(queries[part], dtype=np.float32))  # (b, d)
@@ -164,13 +164,13 @@ class Sided(NamedTuple):
     head: Tensor | None
 
 
-def prepared(graph: MessageGraph, heads: Heads | None, setting: DenseSetting) -> Sided:
-    """The vectors that :func:`score` compares, with label mean, heads and local scaling applied."""
-    passages, queries = mixed(Mapped(graph, heads), setting.mean)
+def prepared(mapped: Mapped, setting: DenseSetting) -> Sided:
+    """The vectors that :func:`score` compares: features after the heads, with label mean and local scaling."""
+    passages, queries = mixed(mapped, setting.mean)
     if setting.scaling:
-        near = nearness(graph, passages, queries)
+        near = nearness(mapped.graph, passages, queries)
         passages = passages * local_scale(near, float(near.mean()), setting.scaling)[:, None]
-    return Sided(passages, queries, None if heads is None else heads.queries)
+    return Sided(passages, queries, None if mapped.heads is None else mapped.heads.queries)
 
 
 def score(graph: MessageGraph, sides: Sided, setting: DenseSetting, queries: Tensor) -> Tensor:
@@ -197,8 +197,7 @@ def scores_of(graph: MessageGraph, sides: Sided, settings: Sequence[DenseSetting
 
 @torch.no_grad()
 def measure_dense(
-    graph: MessageGraph,
-    heads: Heads | None,
+    mapped: Mapped,
     settings: Sequence[DenseSetting],
     queries: Tensor,
     relevant: Sequence[Sequence[int]],
@@ -208,11 +207,11 @@ def measure_dense(
 
     The settings differ only in ``questions`` and ``prior``.
     """
-    sides = prepared(graph, heads, settings[0])
+    sides = prepared(mapped, settings[0])
     ranks = np.ones((len(settings), len(relevant)), dtype=np.int64)
     for start in range(0, len(relevant), _QUERIES):
         part = slice(start, start + _QUERIES)
-        for row, scores in enumerate(scores_of(graph, sides, settings, queries[part])):
+        for row, scores in enumerate(scores_of(mapped.graph, sides, settings, queries[part])):
             ranked = scores if clicked is None else scores_among(scores, clicked.shown[part])
             ranks[row, part] = first_ranks_of_scores(ranked, relevant[part])
     return ranks
@@ -278,10 +277,13 @@ def choose_dense(
         alike.setdefault(setting._replace(questions=0.0, prior=0.0), []).append(setting)
     dev: dict[DenseSetting, float] = {}
     both: dict[DenseSetting, float] = {}
-    (plain,) = measure_dense(graph, None, [DenseSetting()], features, relevant, clicked)
+    mapped = Mapped(graph, None)
+    (plain,) = measure_dense(mapped, [DenseSetting()], features, relevant, clicked)
     add = together(reciprocal(plain), log_ranks(plain))
     for shared, group in alike.items():
-        by_setting = measure_dense(graph, heads.get((shared.steps, shared.sides)), group, features, relevant, clicked)
+        of_group = heads.get((shared.steps, shared.sides))
+        mapped = mapped if mapped.heads is of_group else Mapped(graph, of_group)
+        by_setting = measure_dense(mapped, group, features, relevant, clicked)
         for setting, ranks in zip(group, by_setting, strict=True):
             dev[setting] = lowest_mean(reciprocal(ranks), parts, clicked)
             both[setting] = lowest_mean(add(reciprocal(ranks), log_ranks(ranks)), parts, clicked)

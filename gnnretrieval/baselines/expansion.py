@@ -25,7 +25,7 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.lexical import label_questions
-from gnnretrieval.nn.label_messages import MessageGraph
+from gnnretrieval.nn.label_messages import Mapped, MessageGraph
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.corpus_part import mean_length
 from gnnretrieval.training.gnn.ladder import log_ranks, reciprocal, together
@@ -127,7 +127,9 @@ def choose_weight(
     features = torch.from_numpy(np.asarray(queries, dtype=np.float32))
     by_weight: dict[float, NDArray[np.int64]] = {}
     for weight in WEIGHTS:
-        (ranks,) = measure_dense(expanded.mixed(graph, weight), None, [DenseSetting()], features, relevant, clicked)
+        (ranks,) = measure_dense(
+            Mapped(expanded.mixed(graph, weight), None), [DenseSetting()], features, relevant, clicked
+        )
         by_weight[weight] = ranks
     plain = by_weight[WEIGHTS[0]]
     add = together(reciprocal(plain), log_ranks(plain))

@@ -133,7 +133,7 @@ class Mapped:
     """
 
     def __init__(self, graph: MessageGraph, heads: Heads | None) -> None:
-        self.graph, self.passages, self.queries = graph, graph.passages, graph.queries
+        self.graph, self.heads, self.passages, self.queries = graph, heads, graph.passages, graph.queries
         if heads is not None:
             self.passages, self.queries = self.passages @ heads.passages.T, self.queries @ heads.queries.T
 

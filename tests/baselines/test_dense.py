@@ -17,7 +17,7 @@ from gnnretrieval.baselines.dense import (
     score,
 )
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
-from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors
+from gnnretrieval.nn.label_messages import Mapped, MessageGraph, Messages, message_vectors
 from gnnretrieval.training.gnn.head import Heads, train_heads
 
 ASKED = torch.tensor([[0.6, 0.8]])
@@ -35,7 +35,7 @@ def graph_of() -> MessageGraph:
 
 def scores_of(setting: DenseSetting, heads: Heads | None = None) -> list[float]:
     graph = graph_of()
-    return score(graph, prepared(graph, heads, setting), setting, ASKED)[0].tolist()
+    return score(graph, prepared(Mapped(graph, heads), setting), setting, ASKED)[0].tolist()
 
 
 def test_a_setting_of_zeros_is_the_dual_encoder():
@@ -61,10 +61,10 @@ def test_local_scaling_is_that_of_the_gnn_encoder():
 def test_by_clicks_dev_ranks_what_was_shown_and_counts_by_weights():
     """The query scores 0.6, 0.8 and 1: passage 0 is the third of all, the second of the shown ones."""
     asked, relevant = ASKED.repeat(2, 1), [[0], [1]]
-    plain = measure_dense(graph_of(), None, [DenseSetting()], asked, relevant)
+    plain = measure_dense(Mapped(graph_of(), None), [DenseSetting()], asked, relevant)
     assert plain.tolist() == [[3, 2]]
     clicked = ClickedQuestions(relevant, [[0, 1], None], np.array([3.0, 1.0]))
-    ranks = measure_dense(graph_of(), None, [DenseSetting()], asked, relevant, clicked)
+    ranks = measure_dense(Mapped(graph_of(), None), [DenseSetting()], asked, relevant, clicked)
     assert ranks.tolist() == [[2, 2]]
 
 
@@ -85,7 +85,7 @@ def test_head_and_label_mean_are_those_of_the_gnn_encoder():
     """The baseline is a special case of the model."""
     graph, head = graph_of(), torch.tensor([[1.0, 0.3], [0.0, 1.0]])
     setting = DenseSetting(steps=1, mean=0.4)
-    ours = score(graph, prepared(graph, Heads.shared(head), setting), setting, ASKED)[0]
+    ours = score(graph, prepared(Mapped(graph, Heads.shared(head)), setting), setting, ASKED)[0]
     vectors = message_vectors(graph, Heads.shared(head), Messages(steps=1, mean=0.4))
     theirs = F.normalize(ASKED @ head.T) @ F.normalize(vectors @ torch.linalg.inv(head)).T
     assert ours.argsort().tolist() == (ASKED @ vectors.T)[0].argsort().tolist()
