@@ -24,14 +24,16 @@ from gnnretrieval.graph.build import require_k
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.baseline import NAME as BASELINE
-from gnnretrieval.index.faiss_index import build_index, open_index
+from gnnretrieval.index.faiss_index import PLACES, WITH_QUESTIONS, build_index, open_index
 from gnnretrieval.index.retriever import INDEX, Retriever
 from gnnretrieval.index.search import bm25_run
+from gnnretrieval.progress import say
 from gnnretrieval.settings import DEFAULT_MEASURES
 from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.held_out import require_new_queries
 from gnnretrieval.training.gnn.settings import TrainSettings
 
+EMBEDDINGS = "embeddings"  # name in the directory of fit, as in a recipe's
 _DEPTH = 100  # least number of passages per question in the runs that are measured
 
 
@@ -63,6 +65,7 @@ class GraphRetriever(Retriever):
         dev: Any = None,
         test: Any = None,
         k: int = 5,
+        several_vectors: bool = False,
         seed: int = 0,
         out: str | Path | None = None,
         device: str = "cpu",
@@ -71,7 +74,7 @@ class GraphRetriever(Retriever):
         """Encode, build the graph, train over it, embed and index.
 
         Each step writes an artifact into ``out``, with the names that ``gnnretrieval run`` uses. After an interruption,
-        the same call continues. ``gnnretrieval serve OUT`` serves the result.
+        the same call continues. ``gnnretrieval serve OUT`` serves the result, with one vector for each passage.
 
         Args:
             passages: Passages, see :func:`gnnretrieval.data.from_objects.passages_of`.
@@ -86,6 +89,9 @@ class GraphRetriever(Retriever):
             dev: Judgements of the queries to choose settings by; None: some training queries are held out.
             test: Judgements of the queries for :meth:`evaluate`.
             k: How many retrieved passages a training query is joined to.
+            several_vectors: Rank by an index with one vector more for each training query of a passage, ``OUT/``
+                ``index-questions``, if training found on dev that they help. It is larger, and cannot be updated
+                (:func:`gnnretrieval.nn.label_messages.several_vectors`).
             seed: Seed of training.
             out: Directory of the artifacts; None: a temporary one, deleted with the retriever.
             device: Where to compute.
@@ -119,13 +125,18 @@ class GraphRetriever(Retriever):
             features = Features.encode(dataset, encoder or EncoderSettings(), place / "features", device=device, **how)
         graph = Graph.build(dataset, features, place / "graph", of_graph, device=device, **how)
         model = train(graph, place / "model", of_training, device=device, **how)
-        embeddings = embed_passages(model, graph, place / "embeddings", device=device, **how)
+        embeddings = embed_passages(model, graph, place / EMBEDDINGS, device=device, **how)
         build_index(features, place / BASELINE, **how)
-        build_index(embeddings, place / INDEX, **how)
+        index = build_index(embeddings, place / INDEX, **how)
+        if several_vectors and model.question_weight:
+            several = embed_passages(model, graph, place / f"{EMBEDDINGS}-questions", questions=True, **how)
+            index = build_index(several, place / PLACES[WITH_QUESTIONS], **how)
+        elif several_vectors:
+            say("training kept one vector for each passage: the index has no others")
         opened = None if encoder is None or isinstance(encoder, str | EncoderSettings) else encoder
         if isinstance(encoder, EncoderSettings) and encoder.api.endpoint is not None:
             opened = open_encoder(encoder)  # with the key that was named here
-        retriever = cls(open_index(place / INDEX), encoder=opened, device=device)
+        retriever = cls(index, encoder=opened, device=device)
         retriever._workspace = workspace
         return retriever
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from several_vectors import keep_questions
 
 import gnnretrieval
 from gnnretrieval import (
@@ -25,6 +26,7 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError
 from gnnretrieval.evaluation import compare, evaluate
 from gnnretrieval.index.updating import remove_passages
 from gnnretrieval.training.gnn.embeddings import embed_passages
+from gnnretrieval.training.gnn.model import open_model
 from gnnretrieval.training.gnn.train import train_gnn
 
 
@@ -64,6 +66,29 @@ def test_fitting_is_the_steps_in_order(fitted, objects, tiny_settings, tmp_path)
     question = queries[-1].text
     assert Retriever(index).search(question) == fitted.search(question)
     assert GraphRetriever.open(place).search(question) == fitted.search(question)
+
+
+def test_several_vectors_a_passage_rank_if_training_kept_them(fitted, objects, tiny_settings, tmp_path, monkeypatch):
+    passages, queries, qrels = objects
+    copied = fitted.index.path.parent.parent / "several"
+    shutil.copytree(fitted.index.path.parent, copied)
+    given = {
+        "encode": tiny_settings,
+        "out": copied,
+        "dev": qrels["dev"],
+        "test": qrels["test"],
+        "several_vectors": True,
+    }
+    without = GraphRetriever.fit(passages, queries, qrels["train"], **given)
+    assert without.name == "gnn-encoder"
+    assert not (copied / "index-questions").exists()
+    keep_questions(open_model(copied / "model"))
+    monkeypatch.setattr(graph_retriever, "train", lambda graph, out, *_, **__: open_model(out))
+    several = GraphRetriever.fit(passages, queries, qrels["train"], overwrite=True, **given)
+    assert several.index.path == copied / "index-questions"
+    assert several.index.has_questions
+    comparison = several.evaluate(baselines=False)
+    assert [system.name for system in comparison.systems] == ["bm25", "dual-encoder", "gnn-encoder+questions"]
 
 
 def test_it_searches_explains_and_compares(fitted, objects):
