@@ -223,7 +223,7 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
         seeds, devices, revisions = (
             ", ".join(dict.fromkeys(str(row[entry]) for row in rows)) for entry in ("seeds", "device", "revision")
         )
-        made.append(f"{name} {seeds} seeds on {devices} ({revisions})")
+        made.append(f"{name} on {devices}, seeds {seeds}, revisions {revisions}")
     return [*lines, "", f"Trained: {'; '.join(made)}."]
 
 
