@@ -266,8 +266,11 @@ def edges(_: Table) -> list[str]:
             rows.setdefault(k, [k]).extend([spread({"mean": row["test"], "deviation": row["deviation"]}), against])
     head = [column for name in sets for column in (f"ours, {name}", "against 5")]
     seeds = max(figures["seeds"] for figures in sets.values())
-    best, page = _best([*rows.values()]), page_link("gat_settings", "page")
-    text = f"Best here: k = {best}. {seeds} seeds, over a frozen MiniLM ({page})."
+    tests = [row["against"] for figures in sets.values() for row in figures["tables"]["edges per question"].values()]
+    found = f"Best here: k = {_best([*rows.values()])}."
+    if not any(test and test["p"] < SIGNIFICANT for test in tests):
+        found = "No number of edges is significantly different from 5 here."
+    text = f"{found} {seeds} seeds, over a frozen MiniLM ({page_link('gat_settings', 'page')})."
     return [*grid(["k", *head], rows.values()), "", text]
 
 
