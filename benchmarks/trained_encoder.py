@@ -49,6 +49,7 @@ SETS = ("docstrings", "docstrings-cut")
 FROZEN = {name: f"frozen MiniLM, {name}" for name in (DUAL, *CHOICES, GNN, WITH_QUESTIONS)}
 DPR = "DPR"
 OTHERS = {"rocketqa": ("RocketQA", "step-3"), "pair": ("PAIR", "pair"), "dcsr": ("DCSR", "dcsr")}  # and the stage kept
+WITHOUT_ANSWERS = 'without_answer = "overlap"'  # DCSR's positive sentence: the docstring corpora have no answers
 JOINTLY, SEVERALLY = ", joint", ", several vectors a passage"
 GNN_ENCODER = "GNN-encoder"
 JOINT_DUAL, JOINT = "its dual-encoder alone", "GNN-encoder, joint"
@@ -112,8 +113,9 @@ def record_over(one_set: OneSet, place: Path, method: str, seed: int, device: st
 
 def _trained(one_set: OneSet, place: Path, method: str, stage: str, seed: int, device: str) -> Features:
     """Vectors by the encoder of a stage, trained with this seed by ``encoder train METHOD --small``."""
+    settings = f"seed = {seed}\n" + WITHOUT_ANSWERS * (method == "dcsr")
     text, seeded = re.subn(
-        r"(?m)^\[small\.train\]$", f"[small.train]\nseed = {seed}", find_method(method).read_text("utf-8")
+        r"(?m)^\[small\.train\]$", f"[small.train]\n{settings}", find_method(method).read_text("utf-8")
     )
     assert seeded == 1
     place.mkdir(parents=True, exist_ok=True)
