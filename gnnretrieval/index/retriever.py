@@ -117,7 +117,7 @@ class Retriever(OpenedIndex):
         return opened
 
     def __repr__(self) -> str:
-        return f"Retriever({str(self.index.path)!r}: {self.num_passages:,} passages by {self.name})"
+        return f"{type(self).__name__}({str(self.index.path)!r}: {self.num_passages:,} passages by {self.name})"
 
     @property
     def name(self) -> str:

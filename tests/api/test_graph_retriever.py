@@ -63,6 +63,7 @@ def test_fitting_is_the_steps_in_order(fitted, objects, tiny_settings, tmp_path)
     ):
         assert made.hash == opened.hash
         assert type(made).__name__ in repr(made)
+    assert repr(fitted).startswith("GraphRetriever(")
     question = queries[-1].text
     assert Retriever(index).search(question) == fitted.search(question)
     assert GraphRetriever.open(place).search(question) == fitted.search(question)
