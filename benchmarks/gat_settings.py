@@ -3,11 +3,11 @@
     .venv/bin/python benchmarks/gat_settings.py --data DIRECTORY --work WORK
 
 DIRECTORY holds fairytaleqa in the BEIR layout; the script generates docstrings-cut. All other settings are the defaults
-of ``--layer gat``. Each number of edges has a graph of its own, so that label edges are among them. The cross-encoder
-is trained first, on docstrings-cut, from MiniLM by the settings of encoders.toml; narrower forms of its [CLS] vectors
-are made from these. Epoch and context scale are chosen on dev, and tables are on test. Each setting is compared with
-the default one, by questions' means over the same seeds. Every training is kept in WORK, which may be that of
-same_labels.py. Writes results/gat_settings.json, .md and a plot per set.
+of ``--layer gat``. A graph is built for each number of edges: label edges are a question's last, and its first edges in
+a wider graph would lack them. The cross-encoder is trained first, on docstrings-cut, from MiniLM by the settings of
+encoders.toml; narrower forms of its [CLS] vectors are made from these. Epoch and context scale are chosen on dev, and
+tables are on test. Each setting is compared with the default one, by questions' means over the same seeds. Every
+training is kept in WORK, which may be that of same_labels.py. Writes results/gat_settings.json, .md and a plot per set.
 """
 
 from __future__ import annotations

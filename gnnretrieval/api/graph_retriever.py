@@ -33,7 +33,6 @@ from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.held_out import require_new_queries
 from gnnretrieval.training.gnn.settings import TrainSettings
 
-EMBEDDINGS = "embeddings"  # name in the directory of fit, as in a recipe's
 _DEPTH = 100  # least number of passages per question in the runs that are measured
 
 
@@ -89,9 +88,10 @@ class GraphRetriever(Retriever):
             dev: Judgements of the queries to choose settings by; None: some training queries are held out.
             test: Judgements of the queries for :meth:`evaluate`.
             k: How many retrieved passages a training query is joined to.
-            several_vectors: Rank by an index with one vector more for each training query of a passage, ``OUT/``
-                ``index-questions``, if training found on dev that they help. It is larger, and cannot be updated
-                (:func:`gnnretrieval.nn.label_messages.several_vectors`).
+            several_vectors: If training found on dev that it helps, rank by an index with one vector more for each
+                training query of a passage, ``OUT/index-questions``
+                (:func:`gnnretrieval.nn.label_messages.several_vectors`). It is larger, and after additions to the graph
+                it is made again as a whole.
             seed: Seed of training.
             out: Directory of the artifacts; None: a temporary one, deleted with the retriever.
             device: Where to compute.
@@ -125,11 +125,11 @@ class GraphRetriever(Retriever):
             features = Features.encode(dataset, encoder or EncoderSettings(), place / "features", device=device, **how)
         graph = Graph.build(dataset, features, place / "graph", of_graph, device=device, **how)
         model = train(graph, place / "model", of_training, device=device, **how)
-        embeddings = embed_passages(model, graph, place / EMBEDDINGS, device=device, **how)
+        embeddings = embed_passages(model, graph, place / "embeddings", device=device, **how)
         build_index(features, place / BASELINE, **how)
         index = build_index(embeddings, place / INDEX, **how)
         if several_vectors and model.question_weight:
-            several = embed_passages(model, graph, place / f"{EMBEDDINGS}-questions", questions=True, **how)
+            several = embed_passages(model, graph, place / "embeddings-questions", questions=True, **how)
             index = build_index(several, place / PLACES[WITH_QUESTIONS], **how)
         elif several_vectors:
             say("training kept one vector for each passage: the index has no others")

@@ -169,6 +169,7 @@ class Computed:
         if head not in self.mapped:
             self.mapped.clear()
             mapped = Mapped(graph, heads)
+            # two arrays of passages, with their means, and two of queries, with those of length 1
             if 8 * (len(graph.passages) + len(graph.queries)) * graph.passages.shape[1] > KEPT:
                 return mapped
             self.mapped[head] = mapped
