@@ -36,7 +36,7 @@ from gnnretrieval.progress import say, show_progress
 from gnnretrieval.storage.provenance import library_versions, write_json
 from gnnretrieval.training import TrainSettings, embed_passages, open_model, train_gnn
 from gnnretrieval.training.gnn import corpus_part
-from gnnretrieval.training.gnn.messages import memory_of_messages
+from gnnretrieval.training.gnn.message_memory import memory_of_messages
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("docstrings-cut", "squad-open", "squad-open-by-passage", "fairytaleqa")

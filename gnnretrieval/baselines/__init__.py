@@ -16,6 +16,8 @@ DENSE = (
     "linear-head+label-mean+label-prior",
     "linear-heads-apart+label-mean",
     "linear-heads-apart+label-mean+label-prior",
+    "linear-heads-apart+passage-updates",
+    "linear-heads-apart+passage-updates+label-prior",
     "linear-heads-apart+question-index",
     "linear-heads-apart+question-index+label-prior",
 )  # settings of each: gnnretrieval.baselines.dense.CHOICES

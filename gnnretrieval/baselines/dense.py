@@ -1,7 +1,8 @@
 """Dense baselines: simple uses of the labels that the GNN-encoder sees, over the same features.
 
-Each is a special case of :func:`score`: linear heads, a label mean, an index of the training questions, a prior on
-passages that have training questions, or local scaling. The setting with the best mean RR@10 on dev is chosen.
+Each is a special case of :func:`score`: linear heads, a label mean, passage vectors that are updated by their training
+questions, an index of these questions, a prior on passages that have some, or local scaling. The setting with the best
+mean RR@10 on dev is chosen.
 """
 
 from __future__ import annotations
@@ -19,9 +20,11 @@ from gnnretrieval.data.runs.ranking import rank_rows
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
 from gnnretrieval.nn.label_messages import (
+    Computed,
     Heads,
     Mapped,
     MessageGraph,
+    Messages,
     Sides,
     local_scale,
     mixed,
@@ -31,9 +34,11 @@ from gnnretrieval.nn.label_messages import (
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.head import HeadTraining, train_each, train_heads
 from gnnretrieval.training.gnn.ladder import (
+    PASSES,
     PRIORS,
     SCALINGS,
     STEPS,
+    UPDATE_SIZES,
     first_ranks_of_scores,
     log_ranks,
     reciprocal,
@@ -58,6 +63,8 @@ class DenseSetting(NamedTuple):
             similarity with the passage has the weight ``1 - w``.
         prior: Share by which passages with training questions score higher; below 0, lower.
         scaling: Exponent of local scaling (:func:`gnnretrieval.nn.label_messages.message_vectors`).
+        passes: Passes of updates (:func:`gnnretrieval.nn.passage_updates.updated`).
+        update: Step size of these.
     """
 
     steps: int = 0
@@ -66,10 +73,12 @@ class DenseSetting(NamedTuple):
     questions: float = 0.0
     prior: float = 0.0
     scaling: float = 0.0
+    passes: int = 0
+    update: float = 0.0
 
     def in_words(self) -> str:
         """The settings that are not zero, as text."""
-        parts = {name: getattr(self, name) for name in ("steps", "mean", "questions", "prior", "scaling")}
+        parts = {name: getattr(self, name) for name in self._fields if name != "sides"}
         return ", ".join(f"{name} {value:g}" for name, value in parts.items() if value) or "the dual-encoder"
 
 
@@ -92,6 +101,16 @@ def _with_question_index(priors: Sequence[float] = (0.0,)) -> list[DenseSetting]
     ]
 
 
+def _with_updates(priors: Sequence[float] = (0.0,)) -> list[DenseSetting]:
+    """Settings of separate heads and updated passage vectors, with each prior."""
+    heads = [DenseSetting(steps, "apart") for steps in (0, *STEPS)]
+    updates = [(0.0, 0), *product(UPDATE_SIZES, PASSES)]
+    return [
+        head._replace(passes=passes, update=size, prior=prior)
+        for head, (size, passes), prior in product(heads, updates, priors)
+    ]
+
+
 CHOICES: Mapping[str, Sequence[DenseSetting]] = {
     "local-scaling": [DenseSetting(scaling=scaling) for scaling in SCALINGS],
     "label-prior": [DenseSetting(prior=prior) for prior in _PRIORS],
@@ -104,6 +123,8 @@ CHOICES: Mapping[str, Sequence[DenseSetting]] = {
     "linear-head+label-mean+label-prior": _with_label_mean("both", _PRIORS),
     "linear-heads-apart+label-mean": _with_label_mean("apart"),
     "linear-heads-apart+label-mean+label-prior": _with_label_mean("apart", _PRIORS),
+    "linear-heads-apart+passage-updates": _with_updates(),
+    "linear-heads-apart+passage-updates+label-prior": _with_updates(_PRIORS),
     "linear-heads-apart+question-index": _with_question_index(),
     "linear-heads-apart+question-index+label-prior": _with_question_index(_PRIORS),
 }  # by baseline, the simplest first: of equally good settings, the first is chosen
@@ -164,9 +185,15 @@ class Sided(NamedTuple):
     head: Tensor | None
 
 
-def prepared(mapped: Mapped, setting: DenseSetting) -> Sided:
-    """The vectors that :func:`score` compares: features after the heads, with label mean and local scaling."""
+def prepared(mapped: Mapped, setting: DenseSetting, computed: Computed | None = None) -> Sided:
+    """The vectors that :func:`score` compares: features after the heads, with label mean, updates and local scaling.
+
+    What earlier calls with the same features ``computed`` is not computed again.
+    """
     passages, queries = mixed(mapped, setting.mean)
+    if setting.passes:
+        updates = Messages(mean=setting.mean, passes=setting.passes, update_size=setting.update)
+        passages = (computed or Computed()).updated(mapped.graph, passages, queries, updates)
     if setting.scaling:
         near = nearness(mapped.graph, passages, queries)
         passages = passages * local_scale(near, float(near.mean()), setting.scaling)[:, None]
@@ -202,12 +229,13 @@ def measure_dense(
     queries: Tensor,
     relevant: Sequence[Sequence[int]],
     clicked: ClickedQuestions | None = None,
+    computed: Computed | None = None,
 ) -> NDArray[np.int64]:
     """Rank of the first relevant passage of each dev question ``(settings, q)``, by clicks among the passages shown.
 
-    The settings differ only in ``questions`` and ``prior``.
+    The settings differ only in ``questions`` and ``prior``; ``computed`` is as of :func:`prepared`.
     """
-    sides = prepared(mapped, settings[0])
+    sides = prepared(mapped, settings[0], computed)
     ranks = np.ones((len(settings), len(relevant)), dtype=np.int64)
     for start in range(0, len(relevant), _QUERIES):
         part = slice(start, start + _QUERIES)
@@ -277,13 +305,14 @@ def choose_dense(
         alike.setdefault(setting._replace(questions=0.0, prior=0.0), []).append(setting)
     dev: dict[DenseSetting, float] = {}
     both: dict[DenseSetting, float] = {}
-    mapped = Mapped(graph, None)
+    mapped, computed = Mapped(graph, None), Computed(passes=PASSES)
     (plain,) = measure_dense(mapped, [DenseSetting()], features, relevant, clicked)
     add = together(reciprocal(plain), log_ranks(plain))
     for shared, group in alike.items():
         of_group = heads.get((shared.steps, shared.sides))
-        mapped = mapped if mapped.heads is of_group else Mapped(graph, of_group)
-        by_setting = measure_dense(mapped, group, features, relevant, clicked)
+        if mapped.heads is not of_group:
+            mapped, computed = Mapped(graph, of_group), Computed(passes=PASSES)
+        by_setting = measure_dense(mapped, group, features, relevant, clicked, computed)
         for setting, ranks in zip(group, by_setting, strict=True):
             dev[setting] = lowest_mean(reciprocal(ranks), parts, clicked)
             both[setting] = lowest_mean(add(reciprocal(ranks), log_ranks(ranks)), parts, clicked)

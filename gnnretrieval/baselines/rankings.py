@@ -31,7 +31,7 @@ from gnnretrieval.training.gnn.examples import unseen_queries
 from gnnretrieval.training.gnn.held_out import HeldOut, held_out_queries, require_new_queries
 from gnnretrieval.training.gnn.judged import rows_of
 from gnnretrieval.training.gnn.ladder import message_graph
-from gnnretrieval.training.gnn.messages import memory_of_messages
+from gnnretrieval.training.gnn.message_memory import memory_of_messages
 
 KIND = "baselines"
 DEV = "dev"  # folder of the rankings for dev questions

@@ -14,13 +14,14 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
-from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors, question_vectors, rejections
+from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors, pulls, question_vectors, rejections
 from gnnretrieval.training.gnn.corpus_part import message_blocks
 from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors
 from gnnretrieval.training.gnn.ladder import message_graph
+from gnnretrieval.training.gnn.message_memory import fits_memory, require_fit
 from gnnretrieval.training.gnn.message_part import as_added, part_around
-from gnnretrieval.training.gnn.messages import TrainedMessages, fits_memory, require_fit
+from gnnretrieval.training.gnn.messages import TrainedMessages
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 _BLOCK = 8192  # passages read at a time
@@ -174,7 +175,7 @@ def explainer_of(
 
 
 class MessagesExplainer:
-    """Explains embeddings of layer = linear: weights of the label mean, and of rejection.
+    """Explains embeddings of layer = linear: weights of the label mean, of rejection, and of the updates' pulls.
 
     A graph that does not fit into memory is read passage by passage, and nothing can be tried on it.
 
@@ -189,10 +190,14 @@ class MessagesExplainer:
         heads, messages = trained
         self._graph: MessageGraph | None = None
         self._rejections: Tensor | None = None  # (n, k)
-        if messages.rounds or fits_memory(store):
+        self._pulls: dict[tuple[int, int], float] = {}  # by query and passage
+        if messages.needs_all or fits_memory(store):
             require_fit(store)
             self._graph = message_graph(store)
             self._rejections = rejections(self._graph, heads, messages)
+            if messages.passes:
+                pairs = map(tuple, self._graph.labels.tolist())
+                self._pulls = dict(zip(pairs, pulls(self._graph, heads, messages).tolist(), strict=True))
             self._vectors = message_vectors(self._graph, heads, messages)
         self._texts = store.texts()
 
@@ -238,6 +243,8 @@ class MessagesExplainer:
             return "Passages have several vectors here, so nothing can be tried: serve the index of one vector each."
         if self._graph is None:
             return "The graph's vectors do not fit into memory, so nothing can be tried."
+        if kept.passes:
+            return "Passages are moved by all questions together here, in passes, so nothing can be tried at once."
         if kept.mean or kept.rounds * kept.step_size or kept.prior or kept.scaling:
             return None
         return "Training kept no messages from questions: no question moves a passage, so nothing can be tried."
@@ -262,8 +269,8 @@ class MessagesExplainer:
     def _weights(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], float]:
         """Queries joined to a passage, their weights, whether each is labelled with it, and the passage's own weight.
 
-        The weights are those of the equations: of the label mean before the vector gets unit length, of rejection
-        after that.
+        The weights are those of the equations: of the label mean before the vector gets unit length, of rejection and
+        of the updates' pulls after that.
         """
         edges, _ = self.store.found_by(np.array([row]))
         joined, ranks = np.divmod(edges.astype(np.int64), self.store.stride)
@@ -273,7 +280,8 @@ class MessagesExplainer:
         if self._rejections is not None:
             pushes = -self._rejections[joined[others], ranks[others]].double().numpy()
         queries = np.concatenate([own, joined[others]])
-        weights = np.concatenate([np.full(len(own), mean / max(len(own), 1)), pushes])
+        pulled = np.array([self._pulls.get((query, row), 0.0) for query in own.tolist()])
+        weights = np.concatenate([mean / max(len(own), 1) + pulled, pushes])
         return queries, weights, np.arange(len(queries)) < len(own), 1 - mean if len(own) else 1.0
 
     @torch.no_grad()

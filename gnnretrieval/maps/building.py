@@ -28,7 +28,7 @@ from gnnretrieval.storage.purged import require_unpurged
 from gnnretrieval.training.gnn.embeddings import KIND as EMBEDDINGS
 from gnnretrieval.training.gnn.embeddings import Embeddings, open_embeddings
 from gnnretrieval.training.gnn.ladder import message_graph
-from gnnretrieval.training.gnn.messages import require_fit
+from gnnretrieval.training.gnn.message_memory import require_fit
 from gnnretrieval.training.gnn.model import GNNEncoderModel, open_model
 
 UNMOVED = 1e-6  # cosine distance below which a passage has not moved; rounding to float16 makes 1e-7

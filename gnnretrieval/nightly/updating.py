@@ -35,7 +35,7 @@ from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, read_recipe
 from gnnretrieval.storage.durable import make_directory
 from gnnretrieval.storage.provenance import sha256_of_file, sha256_of_json, write_json
 from gnnretrieval.training.gnn.embeddings import Embeddings
-from gnnretrieval.training.gnn.messages import fits_memory
+from gnnretrieval.training.gnn.message_memory import fits_memory
 from gnnretrieval.training.gnn.settings import as_before
 from gnnretrieval.training.gnn.warm_start import grew_enough
 

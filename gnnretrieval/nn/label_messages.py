@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -9,6 +10,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from gnnretrieval.nn.passage_updates import updated
 
 NEAREST = 10  # queries that make up a passage's nearness
 SAMPLE = 16384  # maximum number of queries among which they are searched
@@ -100,6 +103,8 @@ class Messages(NamedTuple):
         sides: ``both``: one head for both sides; ``apart``: one for queries and one for passages.
         questions: ``w'``, weight of a passage's nearest labelled query; with it a passage has several vectors
             (:func:`several_vectors`).
+        passes: Passes of updates over the labels (:func:`gnnretrieval.nn.passage_updates.updated`).
+        update_size: ``η'``, step size of an update.
     """
 
     steps: int = 0
@@ -112,11 +117,18 @@ class Messages(NamedTuple):
     level: float = 0.0
     sides: Sides = "both"
     questions: float = 0.0
+    passes: int = 0
+    update_size: float = 0.0
 
     @property
     def head(self) -> Messages:
         """The head alone, without messages."""
         return Messages(self.steps, trained_mean=self.trained_mean, sides=self.sides)
+
+    @property
+    def needs_all(self) -> bool:
+        """Whether a passage's vector depends on more than its own edges."""
+        return bool(self.rounds or self.passes)
 
     @property
     def keeps_lengths(self) -> bool:
@@ -158,10 +170,14 @@ class Computed:
     Attributes:
         near: Nearness of the passages, by the messages that it depends on.
         mapped: The features after the last head, by :attr:`Messages.head`, if they are small.
+        updates: The passages after the last updates, by messages with each number of passes, if they are small.
+        passes: Numbers of passes that other calls may want.
     """
 
     near: dict[Messages, Tensor] = field(default_factory=dict)
     mapped: dict[Messages, Mapped] = field(default_factory=dict)
+    updates: dict[Messages, Tensor] = field(default_factory=dict)
+    passes: Collection[int] = ()
 
     def after(self, graph: MessageGraph, heads: Heads | None, messages: Messages) -> Mapped:
         """The features after ``heads``, which are those of ``messages``."""
@@ -174,6 +190,20 @@ class Computed:
                 return mapped
             self.mapped[head] = mapped
         return self.mapped[head]
+
+    def updated(self, graph: MessageGraph, passages: Tensor, queries: Tensor, messages: Messages) -> Tensor:
+        """The passages ``(m, d)`` after the updates of ``messages``."""
+        wanted = messages._replace(prior=0.0, scaling=0.0, level=0.0, questions=0.0)
+        if wanted not in self.updates:
+            self.updates.clear()
+            passes = {*self.passes, messages.passes}
+            if 4 * passages.numel() * len(passes) > KEPT:
+                passes = {messages.passes}
+            made = updated(graph, passages, queries, passes, messages.update_size)
+            if len(passes) == 1:
+                return made[messages.passes].passages
+            self.updates = {wanted._replace(passes=count): after.passages for count, after in made.items()}
+        return self.updates[wanted]
 
 
 def message_vectors(
@@ -190,13 +220,16 @@ def message_vectors(
         z_p &\leftarrow \widehat{z_p^{(0)} - \eta \sum_{t} \sum_{q \in N_p \setminus L_p} \pi_{qp}^{(t)}
         \widehat{H_q h_q}},
         \qquad \pi_{qp} = \mathrm{softmax}_{p \in N_q \cup L_q}(\tau\, z_p^\top \widehat{H_q h_q}) \\
+        z_p &\leftarrow \mathrm{updated}(z_p) \\
         v_p &= (1 + c\,[L_p \ne \emptyset])\, (r / r_p)^{\gamma}\; H_q^\top z_p, \qquad
         r_p = \tfrac{1}{10} \sum_{q \in \mathrm{top}_{10}(p)} z_p^\top \widehat{H_q h_q}
 
     The label mean is one hop of uniform attention over label edges. In a rejection round each query spreads attention
     over its passages. Those that it retrieved but that are not relevant to it move away from it: a gradient step on
-    eq. 12 with respect to the passages. Local scaling ranks hubs lower, the passages that are near to many queries:
-    the passages' half of CSLS (Conneau et al. 2018, eq. 4) as a factor (Zelnik-Manor and Perona 2004). As
+    eq. 12 with respect to the passages. Updates are more such steps, over all labels, in which queries pull their
+    passages too (:func:`gnnretrieval.nn.passage_updates.updated`). Local scaling ranks hubs lower, the passages that
+    are near to many queries: the passages' half of CSLS (Conneau et al. 2018, eq. 4) as a factor (Zelnik-Manor and
+    Perona 2004). As
     :math:`(H_q h_q)^\top z_p = h_q^\top (H_q^\top z_p)`, the queries' head is folded into the passage vectors, and
     encoding a query costs no more than before.
 
@@ -292,6 +325,14 @@ def rejections(graph: MessageGraph, heads: Heads | None, messages: Messages) -> 
     return _projected(graph, heads, messages)[2]
 
 
+def pulls(graph: MessageGraph, heads: Heads | None, messages: Messages) -> Tensor:
+    """Weight with which the query of each label pulled its passage in the updates ``(L,)`` float32."""
+    if not messages.passes:
+        return graph.passages.new_zeros(len(graph.labels))
+    passages, queries, _ = _projected(graph, heads, messages._replace(passes=0))
+    return updated(graph, passages, queries, [messages.passes], messages.update_size)[messages.passes].pulls
+
+
 def mean_nearness(graph: MessageGraph, heads: Heads | None, messages: Messages) -> float:
     """``r``, the mean of ``r_p`` over the passages."""
     vectors, queries, _ = _projected(graph, heads, messages)
@@ -335,10 +376,12 @@ def local_scale(near: Tensor, level: float, scaling: float) -> Tensor:
 def _projected(
     graph: MessageGraph, heads: Heads | None, messages: Messages, computed: Computed | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``z_p`` after label mean and rejection ``(m, d)``, queries ``(n, d)``, and the weights of :func:`rejections`."""
-    mapped = Mapped(graph, heads) if computed is None else computed.after(graph, heads, messages)
-    passages, queries = mixed(mapped, messages.mean)
+    """``z_p`` after all messages ``(m, d)``, queries ``(n, d)``, and the weights of :func:`rejections`."""
+    computed = Computed() if computed is None else computed
+    passages, queries = mixed(computed.after(graph, heads, messages), messages.mean)
     moved, strength = rejected(graph, passages, queries, messages.rounds, messages.step_size)
+    if messages.passes:
+        moved = computed.updated(graph, moved, queries, messages)
     return moved, queries, strength
 
 

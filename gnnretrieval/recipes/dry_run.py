@@ -21,7 +21,8 @@ from gnnretrieval.recipes.recipe import DOCSTRINGS, Recipe, SizeSettings, read_r
 from gnnretrieval.recipes.source_files import folder_of, is_dataset, is_there
 from gnnretrieval.training.gnn.corpus_part import most_nodes
 from gnnretrieval.training.gnn.ladder import MOST_SETTINGS, STEPS
-from gnnretrieval.training.gnn.messages import bytes_of_messages, passages_of_part
+from gnnretrieval.training.gnn.message_memory import bytes_of_messages
+from gnnretrieval.training.gnn.messages import passages_of_part
 
 
 def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path | None = None) -> RunPlan:

@@ -44,7 +44,7 @@ from gnnretrieval.storage.artifacts import Artifact
 from gnnretrieval.storage.provenance import git_revision, library_versions
 from gnnretrieval.training.gnn.embeddings import Embeddings, embed_passages
 from gnnretrieval.training.gnn.held_out import dev_split, require_new_queries
-from gnnretrieval.training.gnn.messages import fits_memory
+from gnnretrieval.training.gnn.message_memory import fits_memory
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 from gnnretrieval.training.gnn.train import train_gnn
 
@@ -232,7 +232,7 @@ def _has_messages(model: GNNEncoderModel) -> bool:
     if not model.is_linear:
         return True
     messages = model.load_messages().messages
-    return bool(messages.mean or messages.rounds or messages.prior or messages.scaling)
+    return bool(messages.mean or messages.needs_all or messages.prior or messages.scaling)
 
 
 def _compared(

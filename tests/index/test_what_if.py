@@ -118,6 +118,11 @@ def test_a_model_without_messages_says_so(tiny_graph, heads):
     assert explainer(tiny_graph, heads).no_what_if is None
 
 
+def test_passages_that_all_questions_move_together_are_not_changed_by_one(tiny_graph, heads):
+    found = explainer(tiny_graph, heads, ALL._replace(passes=2, update_size=0.1)).no_what_if
+    assert found == "Passages are moved by all questions together here, in passes, so nothing can be tried at once."
+
+
 def test_attention_s_vectors_are_those_of_a_graph_built_without_the_question(tiny_graph, smaller):
     torch.manual_seed(0)
     model = GNNEncoder(tiny_graph.dimension, tiny_graph.edge_dim)

@@ -149,7 +149,10 @@ def test_a_model_of_a_part_embeds_the_whole_corpus_and_says_so(
     model = train_gnn(tiny_graph, dataset, tiny_features, settings, tmp_path / "model")
     assert model.meta["dev"]["passages"] < tiny_graph.num_passages
     assert model.meta["messages"]["rounds"] == 0
-    assert f"training on about 30 of {tiny_graph.num_passages} passages, without rejection, which needs all" in said
+    assert (
+        f"training on about 30 of {tiny_graph.num_passages} passages, without rejection and updates, which need all"
+        in said
+    )
     assert "| passages | 30 |" in (tmp_path / "model" / "README.md").read_text()
     assert "rejection" not in (tmp_path / "model" / "log.jsonl").read_text()
     made = embed_passages(model, tiny_graph, tmp_path / "embeddings")

@@ -63,7 +63,17 @@ def test_a_width_that_the_weights_do_not_have_takes_no_memory(gat):
 
 
 @pytest.mark.parametrize(
-    "messages", [{"rounds": 10**12}, {"mean": 1e999}, {"steps": []}, {"unknown": 1}, {"rounds": -1}, {"mean": "x"}]
+    "messages",
+    [
+        {"passes": 10**12},
+        {"passes": -1},
+        {"rounds": 10**12},
+        {"mean": 1e999},
+        {"steps": []},
+        {"unknown": 1},
+        {"rounds": -1},
+        {"mean": "x"},
+    ],
 )
 def test_messages_that_no_training_chooses_are_refused(messages, linear):
     edit(linear, messages={**open_model(linear).meta["messages"], **messages})

@@ -1,5 +1,6 @@
 """The linear head, and the choice on dev that climbs from the dual-encoder."""
 
+from itertools import product
 from threading import Event
 
 import numpy as np
@@ -11,11 +12,14 @@ from torch.nn import functional as F
 
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.nn.label_messages import MessageGraph, Messages
+from gnnretrieval.nn.relevant_passages import RelevantPassages
 from gnnretrieval.training import TrainSettings
 from gnnretrieval.training.gnn import head, ladder
-from gnnretrieval.training.gnn.head import HeadTraining, _Relevant, train_each, train_heads
+from gnnretrieval.training.gnn.head import HeadTraining, train_each, train_heads
 from gnnretrieval.training.gnn.judged import Judged
 from gnnretrieval.training.gnn.ladder import (
+    PASSES,
+    UPDATE_SIZES,
     climb,
     first_ranks,
     head_steps,
@@ -92,7 +96,7 @@ def test_a_head_learns_from_taught_queries_alone():
 
 def test_what_is_relevant_to_a_query_is_looked_up_among_a_step_s_passages():
     graph = rotated_graph()._replace(labels=torch.tensor([[2, 1], [0, 3], [2, 5], [1, 3], [2, 0]]))
-    found = _Relevant(graph).among(torch.tensor([2, 3, 0]), torch.tensor([0, 3, 5]))
+    found = RelevantPassages(graph).among(torch.tensor([2, 3, 0]), torch.tensor([0, 3, 5]))
     assert found.tolist() == [[True, False, True], [False, False, False], [False, True, False]]
 
 
@@ -270,6 +274,28 @@ def test_heads_over_few_labels_take_fewer_steps(monkeypatch):
     monkeypatch.setattr(ladder, "ENOUGH", 160)
     taught = torch.arange(40) < 10  # a label each
     assert head_steps(rotated_graph(), taught) == [25, 75, 225]
+
+
+def test_updates_start_from_what_is_kept_and_from_its_head_alone_and_are_not_searched_around():
+    tried = set()
+
+    def measure(messages):
+        tried.add(messages)
+        gain = 0.2 * (messages.mean == 0.2) + 0.3 * (messages.passes == 4 and messages.update_size == 0.05)
+        return np.full(200, 0.3) + gain + np.tile([0.01, -0.01], 100)
+
+    found = climb(measure)
+    assert (found.messages.mean, found.messages.passes, found.messages.update_size) == (0.2, 4, 0.05)
+    updates = {messages for messages in tried if messages.passes}
+    starts = {messages._replace(passes=0, update_size=0.0) for messages in updates if not messages.prior}
+    assert {(start.mean, start.scaling) for start in starts if not start.scaling} == {(0.2, 0.0), (0.0, 0.0)}
+    assert {(messages.passes, messages.update_size) for messages in updates} == {*product(PASSES, UPDATE_SIZES)}
+    names = [rung.name for rung in found.rungs]
+    assert "label mean, again" not in names
+    assert names[-1] == "local scaling, again"
+    none = climb(measure, update_sizes=())
+    assert not none.messages.passes
+    assert "label mean, again" in [rung.name for rung in none.rungs]
 
 
 def test_a_gain_in_log_rank_or_in_rr_keeps_a_rung_unless_the_other_loses():

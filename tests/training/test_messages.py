@@ -17,14 +17,14 @@ from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index import build_index
 from gnnretrieval.index.explain import MessagesExplainer, explainer_of
 from gnnretrieval.index.search import index_run
-from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors
+from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors, pulls
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
-from gnnretrieval.training.gnn import ladder
+from gnnretrieval.training.gnn import dry_run, ladder, message_memory
 from gnnretrieval.training.gnn import messages as module
 from gnnretrieval.training.gnn.dry_run import dry_run_lines, rehearse
 from gnnretrieval.training.gnn.embeddings import update_embeddings
-from gnnretrieval.training.gnn.ladder import Climb, message_graph
-from gnnretrieval.training.gnn.messages import in_words
+from gnnretrieval.training.gnn.ladder import MOST_PASSES, Climb, message_graph
+from gnnretrieval.training.gnn.messages import TrainedMessages, in_words
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 BELIEVED = TrainSettings(evidence=1.0)  # ten dev questions are too few to believe anything
@@ -200,6 +200,19 @@ def test_explanations_give_the_weights_that_make_the_vector(model, tiny_graph):
     assert all(neighbor.attention for neighbor in explainer.explain(row, most=1000).neighbors)
 
 
+def test_a_question_s_weight_is_its_share_of_the_mean_and_its_pulls(tiny_graph):
+    messages = Messages(mean=0.3, passes=3, update_size=0.2)
+    graph, explainer = message_graph(tiny_graph), MessagesExplainer(tiny_graph, TrainedMessages(None, messages))
+    pulled = pulls(graph, None, messages)
+    row = int(graph.labels[pulled.argmax(), 1])
+    at = graph.labels[:, 1] == row
+    with tiny_graph.texts() as texts:
+        ids = [texts.query(query).id for query in graph.labels[at, 0].tolist()]
+    weights = explainer.attention_of_passage(row).weights
+    assert [weights[id_] for id_ in ids] == pytest.approx((0.3 / len(ids) + pulled[at]).tolist())
+    assert pulled.max() > 0.05
+
+
 def test_changed_embeddings_are_those_of_a_pass_over_all(model, tiny_graph, tiny_dataset, tiny_features, tmp_path):
     graph, dataset = tmp_path / "graph", Dataset.open(tiny_dataset)
     copytree(tiny_graph.path, graph)
@@ -220,7 +233,7 @@ def test_changed_embeddings_are_those_of_a_pass_over_all(model, tiny_graph, tiny
 
 
 def test_a_graph_that_does_not_fit_into_memory_is_refused(tiny_graph, tiny_dataset, tiny_features, monkeypatch):
-    monkeypatch.setattr(module, "_ARRAYS", 1 << 60)
+    monkeypatch.setattr(message_memory, "_ARRAYS", 1 << 60)
     with pytest.raises(GnnRetrievalError, match=r"Give fewer \(--passages\)"):
         rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED)
 
@@ -235,12 +248,13 @@ def test_a_graph_that_does_not_fit_into_memory_is_refused(tiny_graph, tiny_datas
             "separate heads of 300 steps alone, because messages along the graph's edges gained no more than chance",
         ),
         (Messages(prior=0.03), "prior +0.03"),
+        (Messages(300, passes=4, update_size=0.05), "head of 300 steps, 4 passes of updates by 0.05"),
         (Messages(), "the dual-encoder"),
     ],
 )
 def test_what_is_kept_says_where_the_graph_added_nothing(messages, said):
     climb = Climb(messages, 0.5, 0.4, 0.1, {}, 0.001, [])
-    kept = module.MessagesTraining(climb, 0.05, None, module.TrainedMessages(None, messages), 0.5, 0.4, 0, 9).kept
+    kept = module.MessagesTraining(climb, 0.05, None, TrainedMessages(None, messages), 0.5, 0.4, 0, 9).kept
     assert kept == said
 
 
@@ -249,8 +263,8 @@ def test_heads_are_loaded_as_they_were_saved(messages, tmp_path):
     queries, passages = torch.randn(2, 4, 4)
     separate = Heads(queries, passages)
     heads = None if not messages.steps else Heads.shared(queries) if messages.sides == "both" else separate
-    module.TrainedMessages(heads, messages).save(tmp_path / "model.safetensors")
-    found = module.TrainedMessages.load(tmp_path / "model.safetensors", messages)
+    TrainedMessages(heads, messages).save(tmp_path / "model.safetensors")
+    found = TrainedMessages.load(tmp_path / "model.safetensors", messages)
     assert found.messages == messages
     if heads is None:
         assert found.heads is None
@@ -271,13 +285,21 @@ def test_a_model_from_before_separate_heads_has_a_shared_one(model):
 def test_damaged_weights_are_told(model, tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(InputError, match="cannot be loaded"):
-        module.TrainedMessages.load(tmp_path / "model.safetensors", Messages(steps=100))
+        TrainedMessages.load(tmp_path / "model.safetensors", Messages(steps=100))
 
 
 def test_a_dry_run_counts_the_steps_of_every_fold(tiny_graph, tiny_dataset, tiny_features):
     found = rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED)
     assert (found["queries"], found["dev_queries"], found["steps"]) == (60, 10, 4 * (120 + 4 * (22 + 68)))
     assert dry_run_lines(found, BELIEVED)[-1] == "a dry run: nothing was made"
+
+
+def test_a_dry_run_counts_the_passes_of_updates(tiny_graph, tiny_dataset, tiny_features, monkeypatch):
+    monkeypatch.setattr(dry_run, "_seconds", lambda work: float("updated" in work.__code__.co_names))
+    found = rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, BELIEVED)
+    assert found["hours"] * 3600 == pytest.approx((1 + 4) * 2 * MOST_PASSES)  # folds, both ladders
+    part = TrainSettings.parse({**BELIEVED.model_dump(), "passages": 30})
+    assert rehearse(tiny_graph, Dataset.open(tiny_dataset), tiny_features, part)["hours"] == 0
 
 
 @pytest.mark.parametrize(

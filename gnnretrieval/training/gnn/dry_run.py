@@ -20,23 +20,27 @@ from gnnretrieval.graph.inspection.memory_needs import TrainingShape, memory_nee
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.mining.examples import Examples
 from gnnretrieval.nn.label_messages import Heads, Messages, Sides
+from gnnretrieval.nn.passage_updates import BATCH, updated
 from gnnretrieval.pages.quantities import in_time
 from gnnretrieval.platform.devices import as_device
 from gnnretrieval.training.gnn.embedding import gated_contexts
-from gnnretrieval.training.gnn.head import BATCH, train_heads
+from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.joint_messages import JOINT_SIDES, QueryEncoderTraining
 from gnnretrieval.training.gnn.judged import FOLDS, Judged
 from gnnretrieval.training.gnn.ladder import (
     HEADS,
+    MOST_PASSES,
     MOST_SETTINGS,
     MOST_WITH_QUESTIONS,
     SIDES,
     TRAINED_MEANS,
+    UPDATE_SIZES,
     head_steps,
     steps_of_heads,
 )
 from gnnretrieval.training.gnn.loop import GNNTraining
-from gnnretrieval.training.gnn.messages import bytes_of_messages, is_few, training_part
+from gnnretrieval.training.gnn.message_memory import bytes_of_messages
+from gnnretrieval.training.gnn.messages import is_few, training_part
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 from gnnretrieval.training.gnn.settings import TrainSettings
 from gnnretrieval.training.gnn.train import TrainingPlan
@@ -96,7 +100,7 @@ def rehearse(
 
 def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
     settings, times = plan.settings, []
-    ladder = _rehearse_linear(plan, device, JOINT_SIDES)
+    ladder = _rehearse_linear(plan, device, JOINT_SIDES, has_updates=False)
     with tempfile.TemporaryDirectory() as place:
         taught = plan.learned.taught
         made = QueryEncoderTraining.of(plan.store, plan.held_out, settings, Path(place), taught, device=device)
@@ -122,7 +126,9 @@ def _rehearse_query_encoder(plan: TrainingPlan, device: str) -> dict[str, Any]:
     }
 
 
-def _rehearse_linear(plan: TrainingPlan, device: str, sides: Sequence[Sides] = SIDES) -> dict[str, Any]:
+def _rehearse_linear(
+    plan: TrainingPlan, device: str, sides: Sequence[Sides] = SIDES, *, has_updates: bool = True
+) -> dict[str, Any]:
     store = plan.store
     part = training_part(store, plan.held_out, plan.settings, torch.from_numpy(plan.learned.taught))
     held_out, taught = part.held_out, part.taught
@@ -141,10 +147,13 @@ def _rehearse_linear(plan: TrainingPlan, device: str, sides: Sequence[Sides] = S
     rounds = int(part.is_whole)
     dearest = head._replace(mean=head.trained_mean, rounds=rounds, step_size=0.1 * rounds)
     dev = _seconds(lambda: judged.measure(dearest))
+    passes = MOST_PASSES * (has_updates and part.is_whole)
+    update = _seconds(lambda: updated(graph, graph.passages, graph.queries, [1], UPDATE_SIZES[0])) if passes else 0.0
     folds = FOLDS * is_few(held_out)
     steps = steps_of_heads(head_steps(graph, taught), folds, len(sides))
     labelled = np.unique(store.labels[:, 0])
     settings_tried = MOST_SETTINGS + MOST_WITH_QUESTIONS * held_out.is_split
+    tries = settings_tried * dev + passes * (1 + held_out.is_split) * update
     at_once = min(torch.get_num_threads(), HEADS) if graph.device.type == "cpu" else 1
     return {
         "queries": int(plan.learned.taught[labelled].sum()),
@@ -156,7 +165,7 @@ def _rehearse_linear(plan: TrainingPlan, device: str, sides: Sequence[Sides] = S
         "step_seconds": step,
         "dev_seconds": dev,
         "settings": settings_tried,
-        "hours": (steps * step / at_once + settings_tried * (1 + folds) * dev) / 3600,
+        "hours": (steps * step / at_once + (1 + folds) * tries) / 3600,
         "memory": {
             "estimate": bytes_of_messages(store.dimension, len(graph.passages) + len(graph.queries)),
             "peak": _peak(graph.device),

@@ -29,7 +29,8 @@ from gnnretrieval.storage.updating import changed_since, record_changes, rewrite
 from gnnretrieval.training.gnn.corpus_part import message_blocks
 from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts, nodes_to_embed
 from gnnretrieval.training.gnn.ladder import message_graph
-from gnnretrieval.training.gnn.messages import TrainedMessages, bytes_of_messages, fits_memory, require_fit
+from gnnretrieval.training.gnn.message_memory import bytes_of_messages, fits_memory, require_fit
+from gnnretrieval.training.gnn.messages import TrainedMessages
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 KIND = "embeddings"
@@ -177,7 +178,7 @@ def update_embeddings(
     """Update the embeddings at ``out`` after additions to the graph; only changed passages are computed.
 
     A passage is computed again if it is new, or if one of its queries is new or has other passages now. With
-    layer = linear all passages are computed, because rejection propagates, and those that differ are replaced.
+    layer = linear all passages are computed, because rejection and updates propagate; those that differ are replaced.
 
     Args:
         model: The GNN-encoder of the embeddings.
@@ -300,10 +301,10 @@ def _of_messages(
 ) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
     """Rows and vectors of the passages by a model with layer = linear, block by block.
 
-    Without rejection, a graph that does not fit into memory is read in blocks.
+    Without rejection and updates, a graph that does not fit into memory is read in blocks.
     """
     heads, messages = model.load_messages()
-    if not messages.rounds and not fits_memory(store):
+    if not messages.needs_all and not fits_memory(store):
         yield from message_blocks(heads, messages, store, memory, only)
         return
     require_fit(store)

@@ -13,12 +13,13 @@ from torch.nn import functional as F
 
 from gnnretrieval.encoders.parallel_batches import map_batches
 from gnnretrieval.nn.label_messages import Heads, MessageGraph, Sides
+from gnnretrieval.nn.passage_updates import BATCH, OTHERS
+from gnnretrieval.nn.relevant_passages import RelevantPassages
 from gnnretrieval.platform.threads import one_thread
 from gnnretrieval.training.gnn.held_out import first_copies
 from gnnretrieval.training.optimizers import linear_schedule
 
-BATCH, RATE, WARMUP = 256, 1e-3, 0.1
-OTHERS = 512  # random labelled passages among the candidates of a step
+RATE, WARMUP = 1e-3, 0.1
 
 
 class HeadTraining(NamedTuple):
@@ -108,7 +109,7 @@ def train_heads(
         return Heads(*(side.detach() for side in heads))
     learned = {id(side): side for side in heads if side.requires_grad}
     optimizer = torch.optim.Adam(learned.values(), lr=RATE, fused=True)
-    relevant, means = _Relevant(graph), _OtherMeans(graph, learn) if mean else None
+    relevant, means = RelevantPassages(graph), _OtherMeans(graph, learn) if mean else None
     others = torch.unique(labels[:, 1]) if others is None else others
     epochs = -(-steps * BATCH // len(labels))
     order = torch.cat([torch.randperm(len(labels), generator=generator) for _ in range(epochs)]).to(device)
@@ -170,28 +171,3 @@ class _OtherMeans:
         query, row = once.T
         sums = self._sums[passages].index_add(0, row, -times[:, None] * self._queries[query])
         return sums, self._counts[passages].index_add(0, row, -times)[:, None]
-
-
-class _Relevant:
-    """Index of the relevant passages of each query."""
-
-    def __init__(self, graph: MessageGraph) -> None:
-        by_query = graph.labels[:, 0].argsort(stable=True)
-        self._passages = graph.labels[by_query, 1]
-        self._counts = torch.bincount(graph.labels[:, 0], minlength=len(graph.queries))
-        self._ends = self._counts.cumsum(0)
-        self._columns = torch.full((len(graph.passages),), -1, device=graph.device)
-
-    def among(self, queries: Tensor, passages: Tensor) -> Tensor:
-        """Whether each passage ``(C,)`` is relevant to each query ``(b,)``: ``(b, C)``."""
-        counts, device = self._counts[queries], queries.device
-        rows = torch.repeat_interleave(torch.arange(len(queries), device=device), counts)
-        # the relevant passages of all queries, one list after the other (Σ counts,)
-        starts = (self._ends[queries] - counts)[rows]
-        firsts = (counts.cumsum(0) - counts)[rows]
-        self._columns[passages] = torch.arange(len(passages), device=device)
-        columns = self._columns[self._passages[starts + torch.arange(len(rows), device=device) - firsts]]
-        self._columns[passages] = -1
-        relevant = torch.zeros(len(queries), len(passages), dtype=torch.bool, device=device)
-        relevant[rows[columns >= 0], columns[columns >= 0]] = True
-        return relevant

@@ -41,13 +41,13 @@ from gnnretrieval.training.gnn.held_out import HeldOut
 from gnnretrieval.training.gnn.joint import require_encoder
 from gnnretrieval.training.gnn.judged import Beside, Judged, questions_beside, rows_of
 from gnnretrieval.training.gnn.ladder import MEANS, gains_in_one, harms, mean_and_error, message_graph
+from gnnretrieval.training.gnn.message_memory import require_fit
 from gnnretrieval.training.gnn.messages import (
     MessagesTraining,
     TrainedMessages,
     in_words,
     is_few,
     or_none,
-    require_fit,
     train_messages,
 )
 from gnnretrieval.training.gnn.settings import TrainSettings
@@ -319,7 +319,8 @@ def train_joint_messages(
     require_fit(store)
     may_teach = torch.from_numpy(taught)
     place = as_device(device)
-    ladder = train_messages(store, held_out, settings, may_teach, sides=JOINT_SIDES, device=place)
+    how: dict[str, Any] = {"sides": JOINT_SIDES, "update_sizes": (), "device": place}  # its questions change
+    ladder = train_messages(store, held_out, settings, may_teach, **how)
     ladder = ladder._replace(beside=None, climb_beside=None)  # the query encoder learns, and their vectors with it
     if ranks.first:
         for line in ladder.lines():

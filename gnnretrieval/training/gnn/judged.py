@@ -28,6 +28,7 @@ from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.training.gnn.held_out import first_copies, passages_by_query
 from gnnretrieval.training.gnn.ladder import (
     HEADS,
+    PASSES,
     QUESTIONS,
     SIDES,
     first_ranks,
@@ -85,7 +86,7 @@ class Judged:
     queries: Tensor
     relevant: Sequence[Sequence[int]]
     clicked: ClickedQuestions | None = None
-    computed: Computed = field(default_factory=Computed, init=False, repr=False)
+    computed: Computed = field(default_factory=lambda: Computed(passes=PASSES), init=False, repr=False)
     best: dict[Messages, list[Tensor]] = field(default_factory=dict, init=False, repr=False)
     ranks: dict[Messages, NDArray[np.int64]] = field(default_factory=dict, init=False, repr=False)
 

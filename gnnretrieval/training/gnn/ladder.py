@@ -24,13 +24,16 @@ SIDES: tuple[Sides, ...] = ("both", "apart")
 MEANS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
 LARGE_MEANS = (0.7, 1.0)  # tried without a head, or with the one that is kept
 REJECTIONS = ((0, 0.0), (1, 0.05), (1, 0.1), (3, 0.05), (3, 0.1))
+PASSES, UPDATE_SIZES = (2, 4, 8), (0.02, 0.05, 0.2)  # of passage updates
 PRIORS = (-0.3, -0.2, -0.1, -0.05, 0.0, 0.03)
 SCALINGS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
 QUESTIONS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
 HEADS = len(STEPS) * len(TRAINED_MEANS) * len(SIDES)
 MOST_SETTINGS = len(MEANS) * (3 + HEADS) + len(STEPS) * len(SIDES) + HEADS + 2 * len(REJECTIONS)
-MOST_SETTINGS += 3 * len(LARGE_MEANS) + 2 * len(SCALINGS) + len(PRIORS)  # all rungs
-MOST_WITH_QUESTIONS = 2 + HEADS + len(MEANS) + len(REJECTIONS)  # each with all weights
+MOST_SETTINGS += 3 * len(LARGE_MEANS) + 2 * len(SCALINGS) + len(PRIORS)
+MOST_SETTINGS += 2 * len(UPDATE_SIZES) * len(PASSES)  # all rungs
+MOST_PASSES = 2 * len(UPDATE_SIZES) * max(PASSES)  # of a ladder's updates
+MOST_WITH_QUESTIONS = 2 + HEADS + len(MEANS) + len(REJECTIONS) + 2 * len(UPDATE_SIZES) * len(PASSES)  # with all weights
 CUTOFF, _QUERIES = 10, 256
 
 
@@ -222,6 +225,7 @@ def climb(
     steps: Sequence[int] = STEPS,
     sides: Sequence[Sides] = SIDES,
     rejections: Sequence[tuple[int, float]] = REJECTIONS,
+    update_sizes: Sequence[float] = UPDATE_SIZES,
     priors: Sequence[float] = PRIORS,
     scalings: Sequence[float] = SCALINGS,
     parts: NDArray[np.integer] | None = None,
@@ -233,14 +237,16 @@ def climb(
     The best setting of a rung is that of RR@10 and log rank together (:func:`together`). It is kept if one of them
     gains more than a standard error, and neither loses more than one.
 
-    The rungs are label mean, head, head with label mean, rejection, prior and local scaling; then label mean, head,
-    rejection and local scaling again, together with what was kept. Gains are paired by question.
+    The rungs are label mean, head, head with label mean, rejection, passage updates, prior and local scaling; then
+    label mean, head, rejection and local scaling again, together with what was kept; beside updates, which take long,
+    local scaling alone. Gains are paired by question.
 
     Args:
         measure: Returns the RR@10 of each dev question ``(q,)`` for some messages.
         steps: Training steps of the heads to choose from (:func:`head_steps`).
         sides: Kinds of heads to choose from.
         rejections: Rounds and step sizes of rejection to choose from.
+        update_sizes: Step sizes of passage updates to choose from, each with all :data:`PASSES`.
         priors: Priors to choose from.
         scalings: Exponents of local scaling to choose from.
         parts: ``(q,)`` kind of each dev question: a setting that loses more than a standard error in one kind is not
@@ -256,22 +262,24 @@ def climb(
     ladder.rung("head", [head for head in heads if not head.trained_mean])
     ladder.rung("head and label mean", [head._replace(mean=mean) for head, mean in product(heads, MEANS[1:])])
     ladder.rung("rejection", ladder.with_rejections(rejections))
+    ladder.rung("passage updates", ladder.with_updates(update_sizes))
     if len(priors) > 1:
         ladder.rung("prior", [ladder.kept._replace(prior=prior) for prior in priors], of_dev)
     if len(scalings) > 1:
         ladder.rung("local scaling", [ladder.kept._replace(scaling=scaling) for scaling in scalings])
     # parts interact: another value of an early part may be the best beside the later ones
-    trained_means = TRAINED_MEANS if ladder.kept.steps else (0.0,)
-    ladder.rung(
-        "label mean, again",
-        [
-            ladder.kept._replace(mean=mean, trained_mean=trained)
-            for trained in trained_means
-            for mean in (*MEANS, *LARGE_MEANS)
-        ],
-    )
-    ladder.rung("head, again", [_with_head_of(ladder.kept, head) for head in (Messages(), *heads)])
-    ladder.rung("rejection, again", ladder.with_rejections(rejections))
+    if not ladder.kept.passes:
+        trained_means = TRAINED_MEANS if ladder.kept.steps else (0.0,)
+        ladder.rung(
+            "label mean, again",
+            [
+                ladder.kept._replace(mean=mean, trained_mean=trained)
+                for trained in trained_means
+                for mean in (*MEANS, *LARGE_MEANS)
+            ],
+        )
+        ladder.rung("head, again", [_with_head_of(ladder.kept, head) for head in (Messages(), *heads)])
+        ladder.rung("rejection, again", ladder.with_rejections(rejections))
     if len(scalings) > 1:
         ladder.rung("local scaling, again", [ladder.kept._replace(scaling=scaling) for scaling in scalings])
     return ladder.result()
@@ -298,6 +306,13 @@ class Ladder:
     def with_rejections(self, rejections: Sequence[tuple[int, float]]) -> list[Messages]:
         """What is kept, with each kind of rejection."""
         return [self.kept._replace(rounds=rounds, step_size=size) for rounds, size in rejections]
+
+    def with_updates(self, sizes: Sequence[float]) -> list[Messages]:
+        """What is kept, and its head alone, with passage updates."""
+        starts = dict.fromkeys((self.kept, self.kept._replace(mean=0.0, rounds=0, step_size=0.0)))
+        return [
+            start._replace(update_size=size, passes=passes) for start in starts for size in sizes for passes in PASSES
+        ]
 
     def rung(self, name: str, choices: Sequence[Messages], first: int | None = None) -> None:
         """Try settings, by the ``first`` questions alone (None: all), and keep the best if it is better."""

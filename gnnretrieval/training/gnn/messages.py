@@ -23,7 +23,7 @@ from gnnretrieval.progress import progress, say
 from gnnretrieval.training.gnn.corpus_part import PASSAGES, CorpusPart, most_nodes
 from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import BY_QUESTION, HeldOut
-from gnnretrieval.training.gnn.judged import FEW, FOLDS, MOST_HEADS, Judged, cross_validated, rows_of
+from gnnretrieval.training.gnn.judged import FEW, FOLDS, Judged, cross_validated, rows_of
 from gnnretrieval.training.gnn.ladder import (
     MOST_SETTINGS,
     MOST_WITH_QUESTIONS,
@@ -33,6 +33,7 @@ from gnnretrieval.training.gnn.ladder import (
     SCALINGS,
     SIDES,
     STEPS,
+    UPDATE_SIZES,
     Climb,
     Rung,
     climb,
@@ -41,13 +42,13 @@ from gnnretrieval.training.gnn.ladder import (
     message_graph,
     steps_of_heads,
 )
+from gnnretrieval.training.gnn.message_memory import bytes_of_messages, require_fit
 from gnnretrieval.training.gnn.question_ladder import climb_with_questions
 from gnnretrieval.training.gnn.settings import TrainSettings
 
 CPU = torch.device("cpu")
 WEIGHTS, LOG = "model.safetensors", "log.jsonl"
 QUESTION_WEIGHTS = "questions.safetensors"
-_ARRAYS = 4  # float32 arrays of all nodes' vectors that are in memory at the same time
 
 
 class TrainedMessages(NamedTuple):
@@ -236,6 +237,8 @@ def in_words(messages: Messages) -> str:
         parts.append(f"label mean {messages.mean:g}")
     if messages.rounds:
         parts.append(f"rejection {messages.rounds} × {messages.step_size:g}")
+    if messages.passes:
+        parts.append(f"{messages.passes} passes of updates by {messages.update_size:g}")
     if messages.prior:
         parts.append(f"prior {messages.prior:+g}")
     if messages.scaling:
@@ -252,6 +255,7 @@ def train_messages(
     taught: Tensor,
     *,
     sides: Sequence[Sides] = SIDES,
+    update_sizes: Sequence[float] = UPDATE_SIZES,
     device: torch.device = CPU,
 ) -> MessagesTraining:
     """As :func:`train_over`, over the vectors and edges of ``store``, or over a part of the corpus.
@@ -263,8 +267,10 @@ def train_messages(
         GnnRetrievalError: The vectors of the part do not fit into memory.
     """
     part = training_part(store, held_out, settings, taught)
-    rejections = REJECTIONS if part.is_whole else REJECTIONS[:1]
-    made = train_over(part.graph.to(device), part.held_out, settings, part.taught, sides=sides, rejections=rejections)
+    of_whole: dict[str, Any] = {"rejections": REJECTIONS, "update_sizes": update_sizes}
+    if not part.is_whole:
+        of_whole = {"rejections": REJECTIONS[:1], "update_sizes": ()}
+    made = train_over(part.graph.to(device), part.held_out, settings, part.taught, sides=sides, **of_whole)
     return made if part.is_whole else made._replace(judged=None)
 
 
@@ -281,7 +287,8 @@ def training_part(store: Graph, held_out: HeldOut, settings: TrainSettings, taug
     needed = bytes_of_messages(store.dimension, most_nodes(passages))
     require_memory(needed, f"layer = linear on {passages:,} passages of {store.path}", "Give fewer (--passages).")
     why = "memory does not hold all vectors: " if settings.passages is None else ""
-    say(f"{why}training on about {passages:,} of {store.num_passages:,} passages, without rejection, which needs all")
+    shown = f"about {passages:,} of {store.num_passages:,} passages"
+    say(f"{why}training on {shown}, without rejection and updates, which need all")
     return CorpusPart.of(store, held_out, taught, passages, settings.seed)
 
 
@@ -301,6 +308,7 @@ def train_over(
     most: int = len(STEPS),
     sides: Sequence[Sides] = SIDES,
     rejections: Sequence[tuple[int, float]] = REJECTIONS,
+    update_sizes: Sequence[float] = UPDATE_SIZES,
 ) -> MessagesTraining:
     """Train heads over a graph and choose the messages on the held-out questions.
 
@@ -316,11 +324,13 @@ def train_over(
         most: Numbers of steps of a head that are tried, the smallest first.
         sides: Kinds of heads that are tried.
         rejections: Rounds and step sizes of rejection that are tried.
+        update_sizes: Step sizes of passage updates that are tried.
     """
     graph = whole if held_out.hidden is None else whole.without(torch.from_numpy(held_out.hidden))
     steps = head_steps(graph, taught)[:most]
     tried, judged = _trained_heads(graph, held_out, settings, taught, steps, sides)
-    choice, climb_beside = _chosen(judged, held_out, settings, steps, sides, rejections)
+    common: dict[str, Any] = {"steps": steps, "sides": sides, "rejections": rejections, "update_sizes": update_sizes}
+    choice, climb_beside = _chosen(judged, held_out, settings, common)
     messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
     heads = without_dev = tried[messages.head] if messages.steps else None
     chosen = Messages() if climb_beside is None else climb_beside.messages
@@ -385,11 +395,9 @@ def _chosen(
     judged: Sequence[Judged],
     held_out: HeldOut,
     settings: TrainSettings,
-    steps: Sequence[int],
-    sides: Sequence[Sides],
-    rejections: Sequence[tuple[int, float]],
+    tried: dict[str, Any],
 ) -> tuple[Climb, Climb | None]:
-    """The choice for one vector a passage, and with a dev split the one for several."""
+    """The choice among what is ``tried`` for one vector a passage, and with a dev split the one for several."""
     further = MOST_WITH_QUESTIONS * len(QUESTIONS) + len(PRIORS) + len(SCALINGS)
     with progress("measuring on dev", MOST_SETTINGS + further * held_out.is_split, "settings") as meter:
 
@@ -402,8 +410,7 @@ def _chosen(
 
         added = sum(len(part.relevant) for part in judged[1:])
         parts = np.append(held_out.parts[rows_of(len(held_out.parts))], np.full(added, BY_QUESTION))
-        common: dict[str, Any] = {"steps": steps, "sides": sides, "rejections": rejections, "by_rank": by_rank}
-        common["of_dev"] = len(judged[0].relevant)
+        common = {**tried, "by_rank": by_rank, "of_dev": len(judged[0].relevant)}
         choice = climb(
             measure,
             priors=PRIORS if held_out.is_split else (0.0,),
@@ -420,28 +427,3 @@ def _chosen(
 def is_few(held_out: HeldOut) -> bool:
     """Whether these dev questions are so few that training questions join them, and some may."""
     return len(held_out.relevant) < FEW and (held_out.may_join is None or bool(held_out.may_join.any()))
-
-
-def require_fit(store: Graph) -> None:
-    """Check that memory holds the graph's vectors and the heads, as often as layer = linear needs.
-
-    Raises:
-        GnnRetrievalError: It does not.
-    """
-    remedy = "Use a machine with more memory, --layer gat, which reads vectors in blocks, or narrower vectors."
-    require_memory(memory_of_messages(store), f"layer = linear over all of {store.path}", remedy)
-
-
-def fits_memory(store: Graph) -> bool:
-    """Whether :func:`require_fit` would pass."""
-    return memory_of_messages(store) <= memory_limit()
-
-
-def memory_of_messages(store: Graph) -> int:
-    """Approximate bytes that training and embedding with layer = linear need."""
-    return bytes_of_messages(store.dimension, store.num_passages + store.num_queries)
-
-
-def bytes_of_messages(dimension: int, nodes: int) -> int:
-    """As :func:`memory_of_messages`, from the width of vectors and the number of nodes."""
-    return 4 * dimension * (_ARRAYS * nodes + MOST_HEADS * dimension)

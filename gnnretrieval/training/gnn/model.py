@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 KIND = GNN_ENCODER
 HELD_OUT_RUN, HELD_OUT_DEPTH = "held-out.run", 100
-_MOST_ROUNDS = 1000  # of rejection; training chooses a few
+_MOST_ROUNDS = 1000  # of rejection, or passes of updates; training chooses a few
 _NONE = PassageRow(-1, "", "", "")
 
 
@@ -135,7 +135,7 @@ class GNNEncoderModel(Artifact):
         except ValidationError as error:
             raise InputError(f"{entry}: {error.errors()[0]['msg']}. Train again.", meta) from None
         finite = all(math.isfinite(value) for value in messages if not isinstance(value, str))
-        if not (finite and 0 <= messages.rounds <= _MOST_ROUNDS):
+        if not (finite and 0 <= messages.rounds <= _MOST_ROUNDS and 0 <= messages.passes <= _MOST_ROUNDS):
             raise InputError(f"{messages} is more than any training chooses. Train again.", meta)
         return TrainedMessages.load(self.path / weights, messages)
 

@@ -16,6 +16,7 @@ from gnnretrieval.training.gnn.ladder import (
     SCALINGS,
     SIDES,
     STEPS,
+    UPDATE_SIZES,
     Climb,
     Ladder,
     kinds_of_head,
@@ -30,6 +31,7 @@ def climb_with_questions(
     steps: Sequence[int] = STEPS,
     sides: Sequence[Sides] = SIDES,
     rejections: Sequence[tuple[int, float]] = REJECTIONS,
+    update_sizes: Sequence[float] = UPDATE_SIZES,
     of_dev: int | None = None,
     by_rank: Callable[[Messages], NDArray[np.float64]] | None = None,
 ) -> Climb:
@@ -37,7 +39,8 @@ def climb_with_questions(
 
     The first rung adds the questions to the messages that were kept. The second starts from heads alone, because what
     is good for one vector a passage, such as the mean of its questions, need not be good beside these. Then label mean,
-    rejection, prior and local scaling are tried again, the first two with every weight of the questions.
+    rejection, passage updates, prior and local scaling are tried again, the first three with every weight of the
+    questions.
 
     Args:
         measure: As in :func:`gnnretrieval.training.gnn.ladder.climb`, as are the others.
@@ -46,6 +49,7 @@ def climb_with_questions(
         steps: Training steps of the heads.
         sides: Kinds of heads.
         rejections: Rounds and step sizes of rejection.
+        update_sizes: Step sizes of passage updates.
         of_dev: Number of dev's own questions.
         by_rank: Log rank of each question.
 
@@ -60,8 +64,10 @@ def climb_with_questions(
     if not ladder.kept.questions:
         return ladder.result()
     kept = ladder.kept
-    ladder.rung("label mean with questions", _with_questions([kept._replace(mean=mean) for mean in MEANS]))
-    ladder.rung("rejection with questions", _with_questions(ladder.with_rejections(rejections)))
+    if not kept.passes:
+        ladder.rung("label mean with questions", _with_questions([kept._replace(mean=mean) for mean in MEANS]))
+        ladder.rung("rejection with questions", _with_questions(ladder.with_rejections(rejections)))
+    ladder.rung("passage updates with questions", _with_questions(ladder.with_updates(update_sizes)))
     ladder.rung("prior with questions", [ladder.kept._replace(prior=prior) for prior in PRIORS], of_dev)
     ladder.rung("local scaling with questions", [ladder.kept._replace(scaling=scaling) for scaling in SCALINGS])
     return ladder.result()

@@ -21,7 +21,8 @@ from gnnretrieval.training.gnn.head import train_heads
 from gnnretrieval.training.gnn.held_out import held_out_queries
 from gnnretrieval.training.gnn.judged import Judged
 from gnnretrieval.training.gnn.ladder import message_graph
-from gnnretrieval.training.gnn.messages import WEIGHTS, TrainedMessages, in_words, require_fit
+from gnnretrieval.training.gnn.message_memory import require_fit
+from gnnretrieval.training.gnn.messages import WEIGHTS, TrainedMessages, in_words
 from gnnretrieval.training.gnn.model import KIND, GNNEncoderModel
 from gnnretrieval.training.gnn.model_card import CARD, model_card
 from gnnretrieval.training.gnn.settings import TrainSettings, as_before

@@ -1,0 +1,81 @@
+"""Updates of passage vectors by all questions that want them or others: stochastic gradient steps on eq. 12."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gnnretrieval.nn.relevant_passages import RelevantPassages
+
+if TYPE_CHECKING:
+    from gnnretrieval.nn.label_messages import MessageGraph
+
+BATCH = 256  # labels of a step
+OTHERS = 512  # random labelled passages among its candidates
+
+
+class Updated(NamedTuple):
+    """Passages after some passes.
+
+    Attributes:
+        passages: ``z_p`` ``(m, d)``.
+        pulls: Weight with which the query of each label pulled its passage, ``η Σ_t (1 - π)`` ``(L,)``.
+    """
+
+    passages: Tensor
+    pulls: Tensor
+
+
+@torch.no_grad()
+def updated(
+    graph: MessageGraph, passages: Tensor, queries: Tensor, passes: Collection[int], size: float
+) -> dict[int, Updated]:
+    r"""Passages after updates, by the number of passes over the labels.
+
+    .. math::
+        u_p \leftarrow u_p + \eta \sum_{q \in B} ([p \in L_q] - \pi_{qp})\, \widehat{H_q h_q}, \qquad
+        z_p = \widehat{u_p}, \qquad
+        \pi_{qp} = \mathrm{softmax}_{p \in C}(\tau\, z_p^\top \widehat{H_q h_q})
+
+    A step takes a batch ``B`` of labels, and their passages and random labelled ones as candidates ``C``. Its queries
+    pull their passages by what the softmax lacks, and push the other candidates by what these have too much. This is
+    a gradient step on eq. 12 with respect to the passages. The mean of a passage's queries weighs them alike; here
+    those weigh most that other passages still answer better. Passages without labels stay where they are.
+
+    Args:
+        graph: The labels.
+        passages: ``z_p`` ``(m, d)`` to begin from.
+        queries: ``(n, d)``, in the same space.
+        passes: Numbers of passes to return; 0: none.
+        size: ``η``.
+    """
+    pulls = passages.new_zeros(len(graph.labels))
+    made = {0: Updated(passages, pulls)}
+    if not len(graph.labels):
+        return dict.fromkeys(passes, made[0])
+    relevant, labelled = RelevantPassages(graph), torch.unique(graph.labels[:, 1])
+    generator = torch.Generator().manual_seed(0)
+    moved, now, pulls = passages.clone(), passages.clone(), pulls.clone()
+    most = max(passes, default=0)
+    for done in range(1, most + 1):
+        order = torch.randperm(len(graph.labels), generator=generator).to(graph.device)
+        for chosen in torch.split(order, BATCH):
+            batch = graph.labels[chosen]  # (b, 2)
+            asked = queries[batch[:, 0]]  # (b, d)
+            drawn = labelled[torch.randint(len(labelled), (OTHERS,), generator=generator).to(graph.device)]
+            rows, places = torch.unique(torch.cat([batch[:, 1], drawn]), return_inverse=True)  # (C,), (b + OTHERS,)
+            own = (torch.arange(len(batch), device=graph.device), places[: len(batch)])
+            also = relevant.among(batch[:, 0], rows)  # (b, C) other relevant passages, which are not pushed
+            also[own] = False
+            scores = graph.scale * asked @ now[rows].T
+            too_much = torch.softmax(scores.masked_fill(also, -torch.inf), dim=1)  # (b, C)
+            too_much[own] -= 1
+            pulls[chosen] -= size * too_much[own]
+            moved[rows] -= size * too_much.T @ asked
+            now[rows] = graph.prepare(moved[rows])
+        if done in passes:
+            made[done] = Updated(now, pulls) if done == most else Updated(now.clone(), pulls.clone())
+    return {done: made[done] for done in passes}
