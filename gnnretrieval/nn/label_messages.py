@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gnnretrieval.nn.passage_updates import updated
+from gnnretrieval.nn.rejection import rejected
 
 NEAREST = 10  # queries that make up a passage's nearness
 SAMPLE = 16384  # maximum number of queries among which they are searched
@@ -170,12 +171,14 @@ class Computed:
     Attributes:
         near: Nearness of the passages, by the messages that it depends on.
         mapped: The features after the last head, by :attr:`Messages.head`, if they are small.
+        moved: The passages after the last label mean and rejection, with its weights, likewise.
         updates: The passages after the last updates, by messages with each number of passes, if they are small.
         passes: Numbers of passes that other calls may want.
     """
 
     near: dict[Messages, Tensor] = field(default_factory=dict)
     mapped: dict[Messages, Mapped] = field(default_factory=dict)
+    moved: dict[Messages, tuple[Tensor, Tensor]] = field(default_factory=dict)
     updates: dict[Messages, Tensor] = field(default_factory=dict)
     passes: Collection[int] = ()
 
@@ -190,6 +193,18 @@ class Computed:
                 return mapped
             self.mapped[head] = mapped
         return self.mapped[head]
+
+    def rejected(self, mapped: Mapped, messages: Messages) -> tuple[Tensor, Tensor]:
+        """The passages ``(m, d)`` after label mean and rejection of ``messages``, and the weights of the latter."""
+        wanted = messages.head._replace(mean=messages.mean, rounds=messages.rounds, step_size=messages.step_size)
+        if wanted not in self.moved:
+            self.moved.clear()
+            passages, queries = mixed(mapped, messages.mean)
+            made = rejected(mapped.graph, passages, queries, messages.rounds, messages.step_size)
+            if 4 * passages.numel() > KEPT:
+                return made
+            self.moved[wanted] = made
+        return self.moved[wanted]
 
     def updated(self, graph: MessageGraph, passages: Tensor, queries: Tensor, messages: Messages) -> Tensor:
         """The passages ``(m, d)`` after the updates of ``messages``."""
@@ -378,11 +393,11 @@ def _projected(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """``z_p`` after all messages ``(m, d)``, queries ``(n, d)``, and the weights of :func:`rejections`."""
     computed = Computed() if computed is None else computed
-    passages, queries = mixed(computed.after(graph, heads, messages), messages.mean)
-    moved, strength = rejected(graph, passages, queries, messages.rounds, messages.step_size)
+    mapped = computed.after(graph, heads, messages)
+    passages, strength = computed.rejected(mapped, messages)
     if messages.passes:
-        moved = computed.updated(graph, moved, queries, messages)
-    return moved, queries, strength
+        passages = computed.updated(graph, passages, mapped.compared, messages)
+    return passages, mapped.compared, strength
 
 
 def mixed(mapped: Mapped, weight: float) -> tuple[Tensor, Tensor]:
@@ -396,52 +411,3 @@ def mixed(mapped: Mapped, weight: float) -> tuple[Tensor, Tensor]:
     """
     passages = torch.lerp(mapped.passages, mapped.means, weight) if weight else mapped.passages
     return mapped.graph.prepare(passages), mapped.compared
-
-
-def rejected(
-    graph: MessageGraph, passages: Tensor, queries: Tensor, rounds: int, step_size: float
-) -> tuple[Tensor, Tensor]:
-    """Passages after rejection: each round moves them away from queries that retrieved them without a label.
-
-    Args:
-        graph: The edges.
-        passages: ``z_p`` ``(m, d)``.
-        queries: ``(n, d)``, in the same space.
-        rounds: Number of rounds; each computes the attention again.
-        step_size: ``η``.
-
-    Returns:
-        ``(m, d)`` passages, and the weight with which each query pushed each passage that it retrieved, ``η Σ_t π``
-        ``(n, k)``; 0 for relevant passages.
-    """
-    m = len(passages)
-    keys = graph.labels[:, 0] * m + graph.labels[:, 1]  # (L,) one number per labelled pair
-    pushes, now, strength = torch.zeros_like(passages), passages, passages.new_zeros(graph.neighbors.shape)
-    rows = torch.nonzero(graph.visible).ravel()
-    for _ in range(rounds):
-        # the attention is of the passages where they are now, and all rounds push from where they began
-        outside = _labels_outside(graph, now, queries)  # (n,)
-        for block in torch.split(rows, _QUERIES):
-            neighbors, query = graph.neighbors[block], queries[block]  # (b, k), (b, d)
-            logits = graph.scale * torch.einsum("bkd,bd->bk", now[neighbors], query)
-            attention = torch.softmax(torch.cat([logits, outside[block, None]], dim=1), dim=1)[:, :-1]  # (b, k)
-            attention = step_size * attention.masked_fill(torch.isin(block[:, None] * m + neighbors, keys), 0.0)
-            strength[block] += attention
-            for rank in range(neighbors.shape[1]):  # rank by rank: no (b, k, d) tensor of pushes
-                pushes.index_add_(0, neighbors[:, rank], -attention[:, rank, None] * query)
-        now = graph.prepare(passages + pushes)
-    return now, strength
-
-
-def _labels_outside(graph: MessageGraph, passages: Tensor, queries: Tensor) -> Tensor:
-    """Log-sum-exp of the logits of the relevant passages that a query did not retrieve ``(n,)``; -inf if none."""
-    query, passage = graph.labels.T
-    outside = ~(graph.neighbors[query] == passage[:, None]).any(1)
-    query, passage = query[outside], passage[outside]
-    # in two steps, because a query may have any number of labels: the highest logit first, against overflow
-    logits = queries.new_full((len(queries),), -torch.inf)
-    scores = graph.scale * (passages[passage] * queries[query]).sum(1)
-    highest = logits.scatter_reduce(0, query, scores, "amax")
-    sums = torch.zeros_like(logits).index_add_(0, query, torch.exp(scores - highest[query]))
-    outside_logits: Tensor = torch.where(sums > 0, highest + torch.log(sums), logits)
-    return outside_logits

@@ -70,8 +70,8 @@ def updated(
             own = (torch.arange(len(batch), device=graph.device), places[: len(batch)])
             also = relevant.among(batch[:, 0], rows)  # (b, C) other relevant passages, which are not pushed
             also[own] = False
-            scores = graph.scale * asked @ now[rows].T
-            too_much = torch.softmax(scores.masked_fill(also, -torch.inf), dim=1)  # (b, C)
+            scores = (graph.scale * asked @ now[rows].T).masked_fill_(also, -torch.inf)
+            too_much = torch.softmax(scores, dim=1)  # (b, C)
             too_much[own] -= 1
             pulls[chosen] -= size * too_much[own]
             moved[rows] -= size * too_much.T @ asked

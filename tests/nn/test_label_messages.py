@@ -18,8 +18,8 @@ from gnnretrieval.nn.label_messages import (
     message_vectors,
     mixed,
     nearness,
-    rejected,
 )
+from gnnretrieval.nn.rejection import rejected
 
 
 def graph_of(*, normalize: bool = True, hidden: tuple[int, ...] = ()) -> MessageGraph:

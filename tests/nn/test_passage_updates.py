@@ -84,6 +84,9 @@ def test_passes_that_were_computed_together_are_those_of_each_alone(monkeypatch,
         (None, Messages(passes=5, update_size=0.1, prior=0.1)),
         (None, Messages(passes=5, update_size=0.3)),
         (None, Messages(mean=0.2, passes=3, update_size=0.3)),
+        (None, Messages(mean=0.2, rounds=1, step_size=0.1)),
+        (None, Messages(mean=0.2, rounds=1, step_size=0.1, passes=3, update_size=0.3, questions=0.2)),
+        (None, Messages(mean=0.2, rounds=2, step_size=0.1, prior=0.1)),
         (turned, Messages(steps=1, mean=0.2, passes=2, update_size=0.3)),
     ):
         assert message_vectors(graph, heads, messages, computed).equal(message_vectors(graph, heads, messages))
@@ -97,6 +100,18 @@ def test_passes_that_others_want_are_computed_once(monkeypatch):
     message_vectors(graph, None, Messages(passes=5, update_size=0.1, scaling=0.2), computed)
     with pytest.raises(TypeError):
         message_vectors(graph, None, Messages(passes=5, update_size=0.2), computed)
+
+
+def test_rejection_is_computed_once_for_what_follows_it(monkeypatch):
+    graph, computed, rejection = many(), Computed(passes=(2, 5)), Messages(rounds=1, step_size=0.1)
+    alone = message_vectors(graph, None, rejection, computed)
+    monkeypatch.setattr(label_messages, "rejected", None)
+    moved = message_vectors(graph, None, rejection._replace(passes=2, update_size=0.1), computed)
+    assert not torch.allclose(alone, moved)
+    for later in (rejection, rejection._replace(prior=0.1), rejection._replace(scaling=0.1)):
+        message_vectors(graph, None, later, computed)
+    with pytest.raises(TypeError):
+        message_vectors(graph, None, rejection._replace(mean=0.1), computed)
 
 
 def test_pulls_are_of_the_labels_in_their_order():

@@ -4,7 +4,7 @@ import pytest
 
 from gnnretrieval.recipes.report import write_report
 from gnnretrieval.recipes.run import run_recipe
-from gnnretrieval.training.gnn import corpus_part, messages
+from gnnretrieval.training.gnn import corpus_part, message_memory, messages
 
 RECIPE = """name = "tiny"
 [encoder]
@@ -18,7 +18,8 @@ evidence = 1.0
 
 @pytest.fixture
 def run(tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch, said):
-    monkeypatch.setattr(messages, "memory_limit", lambda: 0)
+    for module in (messages, message_memory):
+        monkeypatch.setattr(module, "memory_limit", lambda: 0)
     monkeypatch.setattr(messages, "PASSAGES", 30)
     monkeypatch.setattr(corpus_part, "HARD", 1)
     (tmp_path / "tiny.toml").write_text(RECIPE.format(checkpoint=tiny_checkpoint), encoding="utf-8")
