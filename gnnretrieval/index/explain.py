@@ -14,7 +14,17 @@ from gnnretrieval.errors import GnnRetrievalError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
-from gnnretrieval.nn.label_messages import MessageGraph, Messages, message_vectors, pulls, question_vectors, rejections
+from gnnretrieval.nn.label_messages import (
+    MessageGraph,
+    Messages,
+    Moves,
+    message_vectors,
+    moved_vectors,
+    moves,
+    question_vectors,
+    rejections,
+)
+from gnnretrieval.nn.passage_updates import pull_of_another
 from gnnretrieval.training.gnn.corpus_part import message_blocks
 from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors
@@ -105,8 +115,8 @@ class GraphChange(NamedTuple):
         vectors: ``(a, d)`` vectors of added questions.
         neighbors: ``(a, k)`` passages that these retrieve.
         passage: Row of the passage that is labelled relevant to them.
-        scale: Factor on the messages: on ``λ``; with layer = linear on the weights of label mean, rejection, prior and
-            local scaling. 1: as trained.
+        scale: Factor on the messages: on ``λ``; with layer = linear on the weights of label mean, rejection, updates,
+            prior and local scaling. 1: as trained.
     """
 
     without: Rows
@@ -190,15 +200,16 @@ class MessagesExplainer:
         heads, messages = trained
         self._graph: MessageGraph | None = None
         self._rejections: Tensor | None = None  # (n, k)
+        self._moves: Moves | None = None
         self._pulls: dict[tuple[int, int], float] = {}  # by query and passage
         if messages.needs_all or fits_memory(store):
             require_fit(store)
             self._graph = message_graph(store)
             self._rejections = rejections(self._graph, heads, messages)
             if messages.passes:
-                pairs = map(tuple, self._graph.labels.tolist())
-                self._pulls = dict(zip(pairs, pulls(self._graph, heads, messages).tolist(), strict=True))
-            self._vectors = message_vectors(self._graph, heads, messages)
+                self._moves, pairs = moves(self._graph, heads, messages), map(tuple, self._graph.labels.tolist())
+                self._pulls = dict(zip(pairs, self._moves.pulls.tolist(), strict=True))
+            self._vectors = self._vectors_by(self._graph, messages, self._moves and self._moves.by)
         self._texts = store.texts()
 
     def explain(self, row: int, most: int = 5) -> Explanation:
@@ -243,9 +254,7 @@ class MessagesExplainer:
             return "Passages have several vectors here, so nothing can be tried: serve the index of one vector each."
         if self._graph is None:
             return "The graph's vectors do not fit into memory, so nothing can be tried."
-        if kept.passes:
-            return "Passages are moved by all questions together here, in passes, so nothing can be tried at once."
-        if kept.mean or kept.rounds * kept.step_size or kept.prior or kept.scaling:
+        if kept.passes or kept.mean or kept.rounds * kept.step_size or kept.prior or kept.scaling:
             return None
         return "Training kept no messages from questions: no question moves a passage, so nothing can be tried."
 
@@ -255,7 +264,7 @@ class MessagesExplainer:
         assert self._graph is not None  # see no_what_if
         hidden = torch.zeros(len(self._graph.queries), dtype=torch.bool)
         hidden[change.without] = True
-        heads, kept = self._trained
+        kept = self._trained.messages
         messages = kept._replace(
             mean=change.scale * kept.mean,
             step_size=change.scale * kept.step_size,
@@ -264,7 +273,39 @@ class MessagesExplainer:
         )
         added = as_added(self._graph, self.store, change.vectors, change.neighbors, change.passage)
         part = part_around(self._graph.without(hidden), self.store, rows, messages.rounds, added)
-        return message_vectors(part, heads, messages, most=len(rows)).numpy()
+        return self._vectors_by(part, messages, self._moves_if(rows, change), most=len(rows)).numpy()
+
+    def _vectors_by(
+        self, graph: MessageGraph, messages: Messages, by: Tensor | None, most: int | None = None
+    ) -> Tensor:
+        """Vectors of passages that were moved ``by`` ``(r, d)``; None: without updates."""
+        heads = self._trained.heads
+        if by is None:
+            return message_vectors(graph, heads, messages, most=most)
+        return moved_vectors(graph, heads, messages, by)
+
+    def _moves_if(self, rows: Rows, change: GraphChange) -> Tensor | None:
+        """Moves ``(r, d)`` of passages after a change: all other questions pull and push as they did."""
+        graph, kept, made = self._graph, self._trained.messages, self._moves
+        if graph is None or made is None:
+            return None
+        by, place = made.by[rows].clone(), {row: number for number, row in enumerate(rows.tolist())}
+        for query in change.without.tolist():
+            for row in graph.labels[graph.labels[:, 0] == query, 1].tolist():
+                if row in place:
+                    by[place[row]] -= self._pulls[query, row] * self._compared(graph.queries[query])
+        if change.passage in place:
+            added = as_added(graph, self.store, change.vectors, change.neighbors, change.passage)
+            for query in self._compared(added.queries):
+                how = (change.passage, query, kept.passes, kept.update_size)
+                by[place[change.passage]] += pull_of_another(graph, made.ends, *how) * query
+        return change.scale * by
+
+    def _compared(self, queries: Tensor) -> Tensor:
+        """Queries as they are compared with passages, in the space of the heads."""
+        heads = self._trained.heads
+        assert self._graph is not None
+        return queries if heads is None else self._graph.prepare(queries @ heads.queries.T)
 
     def _weights(self, row: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_], float]:
         """Queries joined to a passage, their weights, whether each is labelled with it, and the passage's own weight.

@@ -258,12 +258,18 @@ def message_vectors(
     """
     computed = Computed() if computed is None else computed
     vectors, queries, _ = _projected(graph, heads, messages, computed)
-    vectors = vectors[:most]
+    return _folded(graph, heads, messages, vectors[:most], queries, computed)
+
+
+def _folded(
+    graph: MessageGraph, heads: Heads | None, messages: Messages, vectors: Tensor, queries: Tensor, computed: Computed
+) -> Tensor:
+    """``v_p`` of the first passages, from their ``z_p`` ``(most, d)`` and the queries ``(n, d)``."""
     if graph.bank is not None and messages.scaling:
         queries = graph.bank if heads is None else graph.prepare(graph.bank @ heads.queries.T)
     folded = vectors if heads is None else vectors @ heads.queries
     if messages.prior:
-        folded = folded * (1 + messages.prior * (graph.label_counts[:most] > 0).float())[:, None]
+        folded = folded * (1 + messages.prior * (graph.label_counts[: len(vectors)] > 0).float())[:, None]
     if messages.scaling:
         near, before = computed.near, messages._replace(prior=0.0, scaling=0.0, level=0.0)
         if before not in near:
@@ -340,12 +346,31 @@ def rejections(graph: MessageGraph, heads: Heads | None, messages: Messages) -> 
     return _projected(graph, heads, messages)[2]
 
 
-def pulls(graph: MessageGraph, heads: Heads | None, messages: Messages) -> Tensor:
-    """Weight with which the query of each label pulled its passage in the updates ``(L,)`` float32."""
-    if not messages.passes:
-        return graph.passages.new_zeros(len(graph.labels))
+class Moves(NamedTuple):
+    """What the updates did, in the space of the heads.
+
+    Attributes:
+        by: ``u_p - z_p``, by what each passage was moved ``(m, d)``.
+        ends: ``z_p`` after them ``(m, d)``.
+        pulls: Weight with which the query of each label pulled its passage ``(L,)``.
+    """
+
+    by: Tensor
+    ends: Tensor
+    pulls: Tensor
+
+
+def moves(graph: MessageGraph, heads: Heads | None, messages: Messages) -> Moves:
+    """The moves of the updates (:func:`gnnretrieval.nn.passage_updates.updated`)."""
     passages, queries, _ = _projected(graph, heads, messages._replace(passes=0))
-    return updated(graph, passages, queries, [messages.passes], messages.update_size)[messages.passes].pulls
+    made = updated(graph, passages, queries, [messages.passes], messages.update_size)[messages.passes]
+    return Moves(made.lengths[:, None] * made.passages - passages, made.passages, made.pulls)
+
+
+def moved_vectors(graph: MessageGraph, heads: Heads | None, messages: Messages, by: Tensor) -> Tensor:
+    """As :func:`message_vectors`, of the first ``r`` passages, which are moved ``by`` ``(r, d)`` instead of updated."""
+    passages, queries, _ = _projected(graph, heads, messages._replace(passes=0))
+    return _folded(graph, heads, messages, graph.prepare(passages[: len(by)] + by), queries, Computed())
 
 
 def mean_nearness(graph: MessageGraph, heads: Heads | None, messages: Messages) -> float:

@@ -22,10 +22,12 @@ class Updated(NamedTuple):
 
     Attributes:
         passages: ``z_p`` ``(m, d)``.
+        lengths: By what they are to be multiplied for ``u_p`` ``(m,)``.
         pulls: Weight with which the query of each label pulled its passage, ``η Σ_t (1 - π)`` ``(L,)``.
     """
 
     passages: Tensor
+    lengths: Tensor
     pulls: Tensor
 
 
@@ -53,7 +55,7 @@ def updated(
         size: ``η``.
     """
     pulls = passages.new_zeros(len(graph.labels))
-    made = {0: Updated(passages, pulls)}
+    made = {0: Updated(passages, passages.new_ones(len(passages)), pulls)}
     if not len(graph.labels):
         return dict.fromkeys(passes, made[0])
     relevant, labelled = RelevantPassages(graph), torch.unique(graph.labels[:, 1])
@@ -77,5 +79,28 @@ def updated(
             moved[rows] -= size * too_much.T @ asked
             now[rows] = graph.prepare(moved[rows])
         if done in passes:
-            made[done] = Updated(now, pulls) if done == most else Updated(now.clone(), pulls.clone())
+            lengths = moved.norm(dim=1) if graph.normalize else torch.ones_like(made[0].lengths)
+            is_last = done == most
+            made[done] = Updated(now if is_last else now.clone(), lengths, pulls if is_last else pulls.clone())
     return {done: made[done] for done in passes}
+
+
+def pull_of_another(
+    graph: MessageGraph, passages: Tensor, passage: int, query: Tensor, passes: int, size: float
+) -> float:
+    """Weight with which one more query of a passage would pull it, from where the updates ended.
+
+    Args:
+        graph: The labels.
+        passages: ``z_p`` ``(m, d)`` after the updates.
+        passage: Row of the query's passage.
+        query: ``(d,)``, in the same space.
+        passes: Passes; the softmax is the same in each.
+        size: ``η``.
+    """
+    labelled = torch.unique(graph.labels[:, 1])
+    drawn = torch.randint(len(labelled), (BATCH + OTHERS,), generator=torch.Generator().manual_seed(0))
+    candidates = torch.unique(labelled[drawn.to(graph.device)])
+    candidates = torch.cat([candidates.new_tensor([passage]), candidates[candidates != passage]])
+    share = torch.softmax(graph.scale * passages[candidates] @ query, dim=0)[0]
+    return passes * size * (1 - float(share))

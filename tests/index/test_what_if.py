@@ -118,9 +118,38 @@ def test_a_model_without_messages_says_so(tiny_graph, heads):
     assert explainer(tiny_graph, heads).no_what_if is None
 
 
-def test_passages_that_all_questions_move_together_are_not_changed_by_one(tiny_graph, heads):
-    found = explainer(tiny_graph, heads, ALL._replace(passes=2, update_size=0.1)).no_what_if
-    assert found == "Passages are moved by all questions together here, in passes, so nothing can be tried at once."
+ONE_PASS = Messages(steps=1, passes=1, update_size=0.5, prior=0.1)
+
+
+def test_updates_without_the_question_are_those_of_a_graph_without_it(tiny_graph, heads):
+    """In one step over all labels the pulls and pushes of the others do not depend on the question."""
+    one, graph = explainer(tiny_graph, heads, ONE_PASS), message_graph(tiny_graph)
+    rows, hidden = np.array([7]), torch.arange(len(graph.queries)) == GONE
+    found = one.vectors_if(rows, change(one, [GONE]))
+    expected = message_vectors(graph.without(hidden), heads, ONE_PASS)[rows].numpy()
+    assert np.abs(found - expected).max() < 1e-5
+    assert np.abs(found - one.vectors_if(rows, change(one))).max() > 1e-2
+
+
+def test_updates_without_a_change_are_those_that_were_made(tiny_graph, heads):
+    messages = ALL._replace(passes=3, update_size=0.2)
+    one, rows = explainer(tiny_graph, heads, messages), np.array([7, 3, 31])
+    expected = message_vectors(message_graph(tiny_graph), heads, messages)[rows].numpy()
+    assert np.abs(one.vectors_if(rows, change(one)) - expected).max() < 1e-5
+    alone = message_vectors(message_graph(tiny_graph), heads, Messages(steps=1))[rows].numpy()
+    assert np.abs(one.vectors_if(rows, change(one, scale=0.0)) - alone).max() < 1e-5
+
+
+def test_an_added_question_pulls_its_passage_alone(tiny_graph, heads):
+    messages = Messages(steps=1, passes=3, update_size=0.2)
+    one, rows = explainer(tiny_graph, heads, messages), np.array([31, 3])
+    vectors = tiny_graph.query_features[22:23].astype(np.float32)
+    neighbors = np.full((1, tiny_graph.k), 3, dtype=np.int64)
+    found = one.vectors_if(rows, change(one, vectors=vectors, neighbors=neighbors, passage=31))
+    before = one.vectors_if(rows, change(one))
+    asked = message_graph(tiny_graph).queries[22].numpy()
+    assert found[0] @ asked > before[0] @ asked + 1e-3
+    assert np.abs(found[1] - before[1]).max() < 1e-6
 
 
 def test_attention_s_vectors_are_those_of_a_graph_built_without_the_question(tiny_graph, smaller):

@@ -7,8 +7,16 @@ import torch
 from torch.nn import functional as F
 
 from gnnretrieval.nn import label_messages, passage_updates
-from gnnretrieval.nn.label_messages import Computed, Heads, MessageGraph, Messages, message_vectors, pulls
-from gnnretrieval.nn.passage_updates import updated
+from gnnretrieval.nn.label_messages import (
+    Computed,
+    Heads,
+    MessageGraph,
+    Messages,
+    message_vectors,
+    moved_vectors,
+    moves,
+)
+from gnnretrieval.nn.passage_updates import pull_of_another, updated
 
 
 def graph_of(passages, queries, labels, *, normalize=False, scale=2.0):
@@ -116,11 +124,10 @@ def test_rejection_is_computed_once_for_what_follows_it(monkeypatch):
 
 def test_pulls_are_of_the_labels_in_their_order():
     graph, messages = many(), Messages(passes=3, update_size=0.1)
-    weights = pulls(graph, None, messages)
+    weights = moves(graph, None, messages).pulls
     torch.testing.assert_close(weights, updated(graph, graph.passages, graph.queries, [3], 0.1)[3].pulls)
     assert (weights >= 0).all()
     assert weights.max() <= 0.3 + 1e-6
-    assert not pulls(graph, None, Messages()).any()
 
 
 def test_random_candidates_do_not_change_a_small_graph(monkeypatch):
@@ -129,3 +136,21 @@ def test_random_candidates_do_not_change_a_small_graph(monkeypatch):
     before = updated(graph, graph.passages, graph.queries, [1], 0.1)[1].passages
     monkeypatch.setattr(passage_updates, "OTHERS", 2048)  # all passages are candidates either way
     torch.testing.assert_close(updated(graph, graph.passages, graph.queries, [1], 0.1)[1].passages, before)
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_a_passage_moved_by_what_the_updates_moved_it_has_their_vector(normalize):
+    graph, messages = many()._replace(normalize=normalize), Messages(mean=0.2, passes=4, update_size=0.3, prior=0.1)
+    by = moves(graph, None, messages).by
+    torch.testing.assert_close(moved_vectors(graph, None, messages, by), message_vectors(graph, None, messages))
+    torch.testing.assert_close(moved_vectors(graph, None, messages, by[:3]), message_vectors(graph, None, messages)[:3])
+    assert by.norm(dim=1).min() > 0.1
+
+
+def test_another_query_pulls_by_what_the_softmax_lacks():
+    graph = graph_of([[1.0, 0.0], [0.0, 1.0], [1.5, 0.0]], [[0.6, 0.8], [0.0, 0.0]], [[0, 0], [1, 1]])
+    query = torch.tensor([1.0, 0.0])
+    share = math.exp(2.0) / (math.exp(2.0) + 1.0)  # of passages 0 and 1: passage 2 has no label
+    assert pull_of_another(graph, graph.passages, 0, query, 3, 0.1) == pytest.approx(0.3 * (1 - share))
+    share = math.exp(3.0) / (math.exp(3.0) + math.exp(2.0) + 1.0)
+    assert pull_of_another(graph, graph.passages, 2, query, 1, 0.1) == pytest.approx(0.1 * (1 - share))

@@ -17,7 +17,7 @@ from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index import build_index
 from gnnretrieval.index.explain import MessagesExplainer, explainer_of
 from gnnretrieval.index.search import index_run
-from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors, pulls
+from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors, moves
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
 from gnnretrieval.training.gnn import dry_run, ladder, message_memory
 from gnnretrieval.training.gnn import messages as module
@@ -203,7 +203,7 @@ def test_explanations_give_the_weights_that_make_the_vector(model, tiny_graph):
 def test_a_question_s_weight_is_its_share_of_the_mean_and_its_pulls(tiny_graph):
     messages = Messages(mean=0.3, passes=3, update_size=0.2)
     graph, explainer = message_graph(tiny_graph), MessagesExplainer(tiny_graph, TrainedMessages(None, messages))
-    pulled = pulls(graph, None, messages)
+    pulled = moves(graph, None, messages).pulls
     row = int(graph.labels[pulled.argmax(), 1])
     at = graph.labels[:, 1] == row
     with tiny_graph.texts() as texts:
