@@ -157,6 +157,8 @@ class Explainer(Protocol):
     def vectors_if(self, rows: Rows, change: GraphChange) -> NDArray[np.float32]:
         """Vectors ``(r, d)`` of the passages at distinct ``rows`` as embedding gives them after a change of the graph.
 
+        In passage updates, all other questions pull and push as they did.
+
         Raises:
             GnnRetrievalError: This layer cannot take added questions, or the passages depend on too many nodes.
         """
