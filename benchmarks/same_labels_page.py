@@ -221,7 +221,8 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
     for name, figures in measured.items():
         rows = figures["layers"].values()
         seeds, devices, revisions = (
-            ", ".join(dict.fromkeys(str(row[entry]) for row in rows)) for entry in ("seeds", "device", "revision")
+            ", ".join(dict.fromkeys(one for row in rows for one in str(row[entry]).split(", ")))
+            for entry in ("seeds", "device", "revision")
         )
         made.append(f"{name} on {devices}, seeds {seeds}, revisions {revisions}")
     return [*lines, "", f"Trained: {'; '.join(made)}."]
