@@ -15,6 +15,7 @@ from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows, Subgraph
 from gnnretrieval.nn.gnn_encoder import GraphBatch
 from gnnretrieval.nn.label_messages import (
+    Computed,
     MessageGraph,
     Messages,
     Moves,
@@ -207,11 +208,15 @@ class MessagesExplainer:
         if messages.needs_all or fits_memory(store):
             require_fit(store)
             self._graph = message_graph(store)
-            self._rejections = rejections(self._graph, heads, messages)
+            computed = Computed()
+            self._rejections = rejections(self._graph, heads, messages, computed)
             if messages.passes:
-                self._moves, pairs = moves(self._graph, heads, messages), map(tuple, self._graph.labels.tolist())
+                self._moves = moves(self._graph, heads, messages, computed)
+                pairs = map(tuple, self._graph.labels.tolist())
                 self._pulls = dict(zip(pairs, self._moves.pulls.tolist(), strict=True))
-            self._vectors = self._vectors_by(self._graph, messages, self._moves and self._moves.by)
+                self._vectors = moved_vectors(self._graph, heads, messages, self._moves.by, computed)
+            else:
+                self._vectors = message_vectors(self._graph, heads, messages, computed)
         self._texts = store.texts()
 
     def explain(self, row: int, most: int = 5) -> Explanation:
@@ -275,16 +280,10 @@ class MessagesExplainer:
         )
         added = as_added(self._graph, self.store, change.vectors, change.neighbors, change.passage)
         part = part_around(self._graph.without(hidden), self.store, rows, messages.rounds, added)
-        return self._vectors_by(part, messages, self._moves_if(rows, change), most=len(rows)).numpy()
-
-    def _vectors_by(
-        self, graph: MessageGraph, messages: Messages, by: Tensor | None, most: int | None = None
-    ) -> Tensor:
-        """Vectors of passages that were moved ``by`` ``(r, d)``; None: without updates."""
-        heads = self._trained.heads
+        heads, by = self._trained.heads, self._moves_if(rows, change)
         if by is None:
-            return message_vectors(graph, heads, messages, most=most)
-        return moved_vectors(graph, heads, messages, by)
+            return message_vectors(part, heads, messages, most=len(rows)).numpy()
+        return moved_vectors(part, heads, messages, by).numpy()
 
     def _moves_if(self, rows: Rows, change: GraphChange) -> Tensor | None:
         """Moves ``(r, d)`` of passages after a change: all other questions pull and push as they did."""

@@ -341,9 +341,11 @@ def seen_by_heads(graph: MessageGraph, heads: Heads, messages: Messages) -> tupl
     return graph.prepare(graph.passages @ heads.passages.T), after, queries
 
 
-def rejections(graph: MessageGraph, heads: Heads | None, messages: Messages) -> Tensor:
+def rejections(
+    graph: MessageGraph, heads: Heads | None, messages: Messages, computed: Computed | None = None
+) -> Tensor:
     """Weight with which each query pushed away each passage that it retrieved, ``η Σ_t π`` ``(n, k)`` float32."""
-    return _projected(graph, heads, messages)[2]
+    return _projected(graph, heads, messages._replace(passes=0), computed)[2]
 
 
 class Moves(NamedTuple):
@@ -360,17 +362,20 @@ class Moves(NamedTuple):
     pulls: Tensor
 
 
-def moves(graph: MessageGraph, heads: Heads | None, messages: Messages) -> Moves:
+def moves(graph: MessageGraph, heads: Heads | None, messages: Messages, computed: Computed | None = None) -> Moves:
     """The moves of the updates (:func:`gnnretrieval.nn.passage_updates.updated`)."""
-    passages, queries, _ = _projected(graph, heads, messages._replace(passes=0))
+    passages, queries, _ = _projected(graph, heads, messages._replace(passes=0), computed)
     made = updated(graph, passages, queries, [messages.passes], messages.update_size)[messages.passes]
     return Moves(made.lengths[:, None] * made.passages - passages, made.passages, made.pulls)
 
 
-def moved_vectors(graph: MessageGraph, heads: Heads | None, messages: Messages, by: Tensor) -> Tensor:
+def moved_vectors(
+    graph: MessageGraph, heads: Heads | None, messages: Messages, by: Tensor, computed: Computed | None = None
+) -> Tensor:
     """As :func:`message_vectors`, of the first ``r`` passages, which are moved ``by`` ``(r, d)`` instead of updated."""
-    passages, queries, _ = _projected(graph, heads, messages._replace(passes=0))
-    return _folded(graph, heads, messages, graph.prepare(passages[: len(by)] + by), queries, Computed())
+    computed = Computed() if computed is None else computed
+    passages, queries, _ = _projected(graph, heads, messages._replace(passes=0), computed)
+    return _folded(graph, heads, messages, graph.prepare(passages[: len(by)] + by), queries, computed)
 
 
 def mean_nearness(graph: MessageGraph, heads: Heads | None, messages: Messages) -> float:
