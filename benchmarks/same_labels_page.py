@@ -203,8 +203,9 @@ def _of_layers(sets: Mapping[str, Any]) -> list[str]:
     lines = ["", "## Other layers", ""]
     lines += [
         "`gnnretrieval train --layer NAME` by its defaults, over the same graph; Δ is to `--layer linear` by the same",
-        "seeds. These layers work on the dual-encoder's vectors, without heads; on top of what the ladder keeps,",
-        "attention has [its own page](attention_over_ladder.md).",
+        "seeds; without Δ the layer was measured against an earlier `linear`. These layers work on the dual-encoder's",
+        "vectors, without heads; on top of what the ladder keeps, attention has [its own",
+        "page](attention_over_ladder.md).",
         "",
     ]
     lines += ["|  | " + " | ".join(measured) + " |", "|---|" + "---|" * len(measured)]
