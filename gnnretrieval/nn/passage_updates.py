@@ -97,8 +97,13 @@ def pull_of_another(
         query: ``(d,)``, in the same space.
         passes: Passes; the softmax is the same in each.
         size: ``η``.
+
+    Returns:
+        The weight; 0 if no passage has a label, so that none competes.
     """
     labelled = torch.unique(graph.labels[:, 1])
+    if not len(labelled):
+        return 0.0
     drawn = torch.randint(len(labelled), (BATCH + OTHERS,), generator=torch.Generator().manual_seed(0))
     candidates = torch.unique(labelled[drawn.to(graph.device)])
     candidates = torch.cat([candidates.new_tensor([passage]), candidates[candidates != passage]])

@@ -150,6 +150,7 @@ def test_a_passage_moved_by_what_the_updates_moved_it_has_their_vector(normalize
 def test_another_query_pulls_by_what_the_softmax_lacks():
     graph = graph_of([[1.0, 0.0], [0.0, 1.0], [1.5, 0.0]], [[0.6, 0.8], [0.0, 0.0]], [[0, 0], [1, 1]])
     query = torch.tensor([1.0, 0.0])
+    assert pull_of_another(graph._replace(labels=graph.labels[:0]), graph.passages, 0, query, 3, 0.1) == 0
     share = math.exp(2.0) / (math.exp(2.0) + 1.0)  # of passages 0 and 1: passage 2 has no label
     assert pull_of_another(graph, graph.passages, 0, query, 3, 0.1) == pytest.approx(0.3 * (1 - share))
     share = math.exp(3.0) / (math.exp(3.0) + math.exp(2.0) + 1.0)
