@@ -130,7 +130,7 @@ def _show(result: RecipeRun, as_json: bool) -> None:
             echo(f"      {why.without_neighbors}")
         for neighbor in why.neighbors:
             mark = " (labelled with it)" if neighbor.labelled else ""
-            echo(f"      attention {neighbor.attention:z.2f}  {short(neighbor.text, 70)}{mark}")
+            echo(f"      attention {neighbor.attention:z.3f}  {short(neighbor.text, 70)}{mark}")
     echo(f"\nThe report, to open in a browser: {_as_seen_from_here(result.directory / 'report.html')}")
 
 
