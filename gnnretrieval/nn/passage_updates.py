@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 BATCH = 256  # labels of a step
 OTHERS = 512  # random labelled passages among its candidates
+_ODD, _SALT, _FACTOR, _BITS = 2654435761, 974634893, 73244475, 0x7FFFFFFF  # of the hash
 
 
 class Updated(NamedTuple):
@@ -47,6 +48,9 @@ def updated(
     a gradient step on eq. 12 with respect to the passages. The mean of a passage's queries weighs them alike; here
     those weigh most that other passages still answer better. Passages without labels stay where they are.
 
+    Labels and candidates come in the order of a hash of their rows, another one in each pass. So a label that is added
+    or left out leaves the others in their order, and moves other passages little.
+
     Args:
         graph: The labels.
         passages: ``z_p`` ``(m, d)`` to begin from.
@@ -59,15 +63,15 @@ def updated(
     if not len(graph.labels):
         return dict.fromkeys(passes, made[0])
     relevant, labelled = RelevantPassages(graph), torch.unique(graph.labels[:, 1])
-    generator = torch.Generator().manual_seed(0)
     moved, now, pulls = passages.clone(), passages.clone(), pulls.clone()
-    most = max(passes, default=0)
+    most, window = max(passes, default=0), torch.arange(min(OTHERS, len(labelled)), device=graph.device)
     for done in range(1, most + 1):
-        order = torch.randperm(len(graph.labels), generator=generator).to(graph.device)
-        for chosen in torch.split(order, BATCH):
+        order = _shuffled(graph.labels[:, 0] * _ODD + graph.labels[:, 1], done)
+        others = labelled[_shuffled(labelled, done)]
+        for step, chosen in enumerate(torch.split(order, BATCH)):
             batch = graph.labels[chosen]  # (b, 2)
             asked = queries[batch[:, 0]]  # (b, d)
-            drawn = labelled[torch.randint(len(labelled), (OTHERS,), generator=generator).to(graph.device)]
+            drawn = others[(step * OTHERS + window) % len(others)]
             rows, places = torch.unique(torch.cat([batch[:, 1], drawn]), return_inverse=True)  # (C,), (b + OTHERS,)
             own = (torch.arange(len(batch), device=graph.device), places[: len(batch)])
             also = relevant.among(batch[:, 0], rows)  # (b, C) other relevant passages, which are not pushed
@@ -83,6 +87,14 @@ def updated(
             is_last = done == most
             made[done] = Updated(now if is_last else now.clone(), lengths, pulls if is_last else pulls.clone())
     return {done: made[done] for done in passes}
+
+
+def _shuffled(keys: Tensor, turn: int) -> Tensor:
+    """Positions of keys in the order of their hash, another one in each turn."""
+    mixed = (keys * _ODD + turn * _SALT) & _BITS
+    for _ in range(2):  # the finalizer of a hash: each bit of the key changes each bit of the result
+        mixed = ((mixed >> 16) ^ mixed) * _FACTOR & _BITS
+    return ((mixed >> 16) ^ mixed).argsort(stable=True)
 
 
 def pull_of_another(

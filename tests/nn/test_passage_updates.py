@@ -16,7 +16,7 @@ from gnnretrieval.nn.label_messages import (
     moved_vectors,
     moves,
 )
-from gnnretrieval.nn.passage_updates import pull_of_another, updated
+from gnnretrieval.nn.passage_updates import _shuffled, pull_of_another, updated
 
 
 def graph_of(passages, queries, labels, *, normalize=False, scale=2.0):
@@ -155,3 +155,25 @@ def test_another_query_pulls_by_what_the_softmax_lacks():
     assert pull_of_another(graph, graph.passages, 0, query, 3, 0.1) == pytest.approx(0.3 * (1 - share))
     share = math.exp(3.0) / (math.exp(3.0) + math.exp(2.0) + 1.0)
     assert pull_of_another(graph, graph.passages, 2, query, 1, 0.1) == pytest.approx(0.1 * (1 - share))
+
+
+def test_a_label_that_is_left_out_leaves_the_others_in_their_order():
+    keys = torch.arange(3000) * 7
+    left = torch.arange(3000) % 10 > 0
+    for turn in (1, 2):
+        order = keys[_shuffled(keys, turn)]
+        assert order[torch.isin(order, keys[left])].equal(keys[left][_shuffled(keys[left], turn)])
+        assert abs(float(torch.corrcoef(torch.stack([order, keys]).double())[0, 1])) < 0.1
+    assert not _shuffled(keys, 1).equal(_shuffled(keys, 2))
+    evens = (keys[_shuffled(keys, 1)] // 7 % 2 == 0).double()  # consecutive rows do not stay together
+    assert abs(float((evens[:-1] * evens[1:]).mean()) - 0.25) < 0.03
+
+
+def test_a_label_that_is_left_out_moves_other_passages_little(monkeypatch):
+    monkeypatch.setattr(passage_updates, "BATCH", 8)
+    monkeypatch.setattr(passage_updates, "OTHERS", 4)
+    graph, messages = many(), Messages(passes=8, update_size=0.2)
+    before = message_vectors(graph, None, messages)
+    after = message_vectors(graph.without(torch.arange(120) == 7), None, messages)
+    cosines = torch.cosine_similarity(before, after)
+    assert cosines[1] < cosines.median() > 0.99
