@@ -256,6 +256,30 @@ def test_a_prior_is_chosen_by_devs_own_questions_alone():
     assert not any(rung.kept for rung in climb(measure).rungs)
 
 
+def test_a_prior_comes_before_updates_and_is_chosen_again_after_them():
+    noise = np.random.default_rng(0).normal(0, 0.1, 400)
+
+    def of(prior: float, with_updates: float):
+        def measure(messages: Messages) -> np.ndarray:
+            gain = 0.06 * (messages.prior == prior) + with_updates * (messages.passes > 0) * (messages.prior != -0.3)
+            return 0.5 + gain + noise * (messages != Messages())
+
+        return [(rung.name, rung.messages.prior) for rung in climb(measure).rungs if rung.kept]
+
+    # updates gain 0.05 where the prior does not do their work already
+    assert of(-0.3, 0.05) == [("prior", -0.3)]
+    assert of(-0.1, 0.05) == [("prior", -0.1), ("passage updates", -0.1)]
+
+    def after(messages: Messages) -> np.ndarray:
+        gain = 0.05 * (messages.passes > 0) + 0.05 * (messages.prior == 0.03) * (messages.passes > 0)
+        return 0.5 + gain + noise * (messages != Messages())
+
+    assert [(rung.name, rung.messages.prior) for rung in climb(after).rungs if rung.kept] == [
+        ("passage updates", 0.0),
+        ("prior, again", 0.03),
+    ]
+
+
 def test_local_scaling_is_kept_where_it_gains():
     noise = np.random.default_rng(0).normal(0, 0.1, 400)
     found = climb(lambda messages: 0.5 + 0.1 * (messages.scaling == 0.3) + noise * (messages != Messages()))
