@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-NOT_RUN = {"gpu", "pgvector", "umap", "browser", "dev", "docs", "all"}  # extras that `make oldest` leaves out
+NOT_RUN = {"gpu", "umap", "browser", "dev", "docs", "all"}  # extras that `make oldest` leaves out
 
 
 def pinned(name: str) -> dict[str, str]:

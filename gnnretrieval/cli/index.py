@@ -194,4 +194,5 @@ def export(
     else:
         assert lancedb is not None
         asking = write_lancedb(opened, lancedb, table, overwrite=overwrite)
-    echo(f"{table}: {counted(opened.meta['num_passages'], 'vector')}. To ask: {asking}")
+    vectors = opened.meta.get("num_vectors", opened.meta["num_passages"])
+    echo(f"{table}: {counted(vectors, 'vector')}. To ask: {asking}")

@@ -1,7 +1,8 @@
 """Export of an index to vector databases by their own clients: PostgreSQL with pgvector, Qdrant, LanceDB.
 
 Vectors have length 1 if the similarity is cosine, so the inner product ranks as our own search does. Equal scores may
-come in another order. Every function returns how to ask for the best ten.
+come in another order. Every function returns how to ask for the best ten. Where passages have several vectors, what is
+asked for is the best of each, as in our own search.
 """
 
 from __future__ import annotations
@@ -9,22 +10,25 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gnnretrieval.errors import ArtifactError, InputError
+from gnnretrieval.errors import InputError
 from gnnretrieval.index.export import arrow_tables, exported_blocks, exported_rows
 from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.platform.extras import extra
 from gnnretrieval.progress import progress
 
 _INDEXED = 2000  # largest dimension of a vector that pgvector can index
+_TYPES = {"number": "integer", "embedding": "vector({}) NOT NULL"}  # of PostgreSQL's columns; the others: text
 _POINTS = uuid.UUID("8d5f1f2b-6c0e-4f0a-9a57-1f6c8a6e2b11")  # namespace of the names of Qdrant's points
-_SENT = 256  # points that Qdrant gets in one request, so that it stays below its limit of 32 MB
+_SENT = 256  # vectors that Qdrant gets in one request, so that it stays below its limit of 32 MB
 
 
 def write_pgvector(
@@ -32,7 +36,9 @@ def write_pgvector(
 ) -> str:
     """Copy an index's ids and vectors into a table of a PostgreSQL database with pgvector, in one transaction.
 
-    Columns are ``id`` (text, primary key), ``title``, ``text`` and ``embedding`` (``vector(d)``).
+    Columns are ``id`` (text, primary key), ``title``, ``text`` and ``embedding`` (``vector(d)``). Where passages have
+    several vectors, a row is a vector, ``number`` counts those of a passage from 0, its own, and only that row has the
+    title and text.
 
     Args:
         index: The index.
@@ -47,10 +53,10 @@ def write_pgvector(
     Raises:
         InputError: PostgreSQL cannot be reached, has no pgvector, has the table already or reports another error; or
             ``approximate`` is set and the vectors have more than 2,000 dimensions.
-        ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`, or passages have several vectors.
+        ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`.
         GnnRetrievalError: psycopg is not installed.
     """
-    rows, dimension = _rows(index), index.meta["dimension"]
+    rows, dimension, several = exported_rows(index), index.meta["dimension"], index.has_questions
     psycopg = extra("psycopg", "pgvector", "PostgreSQL")
     sql = extra("psycopg.sql", "pgvector", "PostgreSQL")
     if approximate and dimension > _INDEXED:
@@ -61,20 +67,23 @@ def write_pgvector(
             cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
             if overwrite:
                 cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(name))
-            columns = sql.SQL("id text PRIMARY KEY, title text, text text, embedding vector({}) NOT NULL").format(
-                sql.Literal(dimension)
+            columns = (
+                ("id", "number", "title", "text", "embedding") if several else ("id", "title", "text", "embedding")
             )
-            cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(name, columns))
-            copy = sql.SQL("COPY {} (id, title, text, embedding) FROM STDIN").format(name)
+            typed = ", ".join(f"{column} {_TYPES.get(column, 'text')}" for column in columns)
+            key = "id, number" if several else "id"
+            create = sql.SQL(f"CREATE TABLE {{}} ({typed}, PRIMARY KEY ({key}))")
+            cursor.execute(create.format(name, sql.Literal(dimension)))
+            copy = sql.SQL(f"COPY {{}} ({', '.join(columns)}) FROM STDIN").format(name)
             with (
                 progress(f"copying into {table}", len(rows), "vectors") as meter,
                 cursor.copy(copy) as stream,
             ):
-                for block in exported_blocks(index):
-                    for *columns_of, vector in zip(*block, strict=True):
-                        written = ",".join(f"{value:.9g}" for value in vector.tolist())
-                        stream.write_row((*columns_of, f"[{written}]"))
-                    meter.advance(len(block.ids))
+                for (id_, title, text), vectors in _passages(index, meter.advance):
+                    for number, vector in enumerate(vectors):
+                        written = f"[{','.join(f'{value:.9g}' for value in vector.tolist())}]"
+                        said = (title, text) if number == 0 else (None, None)
+                        stream.write_row((id_, *([number] if several else []), *said, written))
             if approximate:
                 cursor.execute(sql.SQL("CREATE INDEX ON {} USING hnsw (embedding vector_ip_ops)").format(name))
     except psycopg.errors.DuplicateTable:
@@ -83,7 +92,12 @@ def write_pgvector(
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise InputError(f"PostgreSQL says: {reason}. Nothing was written.") from None
     order = "embedding <#> %(question)s"  # pgvector's negative inner product
-    return f"SELECT id, -({order}) AS score FROM {name.as_string()} ORDER BY {order} LIMIT 10"
+    if not several:
+        return f"SELECT id, -({order}) AS score FROM {name.as_string()} ORDER BY {order} LIMIT 10"
+    nearest = f"SELECT id, -({order}) AS score FROM {name.as_string()}"
+    if approximate:  # as many vectors as hold ten passages whatever the question
+        nearest += f" ORDER BY {order} LIMIT {10 * _most(rows)}"
+    return f"SELECT id, max(score) AS score FROM ({nearest}) nearest GROUP BY id ORDER BY score DESC LIMIT 10"
 
 
 def write_qdrant(
@@ -92,6 +106,7 @@ def write_qdrant(
     """Copy an index's vectors, ids, titles and texts into a collection of Qdrant.
 
     A point has ``id``, ``title`` and ``text`` as payload, and as its own name a UUID of the id: Qdrant has no others.
+    Where passages have several vectors, a point has all of its passage's, and scores by the best of them.
 
     Args:
         index: The index.
@@ -108,10 +123,10 @@ def write_qdrant(
     Raises:
         InputError: ``place`` is a server's name without its protocol; Qdrant cannot be reached, has the collection
             already, or reports another error. A collection that was begun is deleted.
-        ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`, or passages have several vectors.
+        ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`.
         GnnRetrievalError: qdrant-client is not installed.
     """
-    rows = _rows(index)
+    rows = exported_rows(index)
     qdrant = extra("qdrant_client", "qdrant", "Qdrant")
     failures = extra("qdrant_client.http.exceptions", "qdrant", "Qdrant")
     models = qdrant.models
@@ -132,12 +147,18 @@ def write_qdrant(
                     f"collection {collection!r} is there already: name another with --table, or pass --overwrite."
                 )
             made = f"{collection}-{uuid.uuid4().hex[:8]}" if is_there else collection
-            space = models.VectorParams(size=index.meta["dimension"], distance=models.Distance.DOT)
+            best = models.MultiVectorConfig(comparator=models.MultiVectorComparator.MAX_SIM)
+            space = models.VectorParams(
+                size=index.meta["dimension"],
+                distance=models.Distance.DOT,
+                multivector_config=best if index.has_questions else None,
+            )
             links = None if approximate else models.HnswConfigDiff(m=0)  # m = 0: no index, so every vector is compared
             client.create_collection(made, vectors_config=space, hnsw_config=links)
             try:
                 with progress(f"copying into {made}", len(rows), "vectors") as meter:
-                    client.upload_points(made, _points(index, models, meter.advance), batch_size=_SENT, wait=True)
+                    points, sent = _points(index, models, meter.advance), max(1, _SENT // _most(rows))
+                    client.upload_points(made, points, batch_size=sent, wait=True)
             except BaseException:
                 client.delete_collection(made)
                 raise
@@ -147,7 +168,8 @@ def write_qdrant(
     except (failures.ApiException, failures.UnexpectedResponse, ValueError, RuntimeError, OSError) as error:
         raise _refused("Qdrant", error, left) from None
     opened = f"url={place!r}" if remote else f"path={place!r}"
-    return f"QdrantClient({opened}).query_points({collection!r}, query=question, limit=10)"
+    asked = "[question]" if index.has_questions else "question"  # beside several vectors a question is a list of one
+    return f"QdrantClient({opened}).query_points({collection!r}, query={asked}, limit=10)"
 
 
 def _replace(client: Any, models: Any, collection: str, made: str) -> None:
@@ -161,18 +183,39 @@ def _replace(client: Any, models: Any, collection: str, made: str) -> None:
         client.delete_collection(aliases[collection])
 
 
-def _points(index: Index, models: Any, advance: Any) -> Iterator[Any]:
-    for block in exported_blocks(index):
-        for id_, title, text, vector in zip(*block, strict=True):
-            payload = {"id": id_, "title": title, "text": text}
-            yield models.PointStruct(id=str(uuid.uuid5(_POINTS, id_)), vector=vector.tolist(), payload=payload)
-        advance(len(block.ids))
+def _points(index: Index, models: Any, advance: Callable[[int], None]) -> Iterator[Any]:
+    for (id_, title, text), vectors in _passages(index, advance):
+        payload = {"id": id_, "title": title, "text": text}
+        vector = [each.tolist() for each in vectors]
+        name = str(uuid.uuid5(_POINTS, id_))
+        yield models.PointStruct(id=name, vector=vector if index.has_questions else vector[0], payload=payload)
+
+
+def _passages(
+    index: Index, advance: Callable[[int], None]
+) -> Iterator[tuple[tuple[str, str, str], list[NDArray[np.float32]]]]:
+    """Id, title and text of each passage, and its vectors, its own first."""
+
+    def vectors() -> Iterator[tuple[tuple[str, str, str], NDArray[np.float32]]]:
+        for block in exported_blocks(index):
+            for id_, title, text, vector in zip(*block, strict=True):
+                yield (id_, title, text), vector
+            advance(len(block.ids))
+
+    for passage, of_passage in groupby(vectors(), itemgetter(0)):
+        yield passage, [vector for _, vector in of_passage]
+
+
+def _most(rows: NDArray[np.int64]) -> int:
+    """The most vectors that a passage has, from the sorted rows of all vectors."""
+    return int(np.unique(rows, return_counts=True)[1].max(initial=1))
 
 
 def write_lancedb(index: Index, place: str, table: str = "passages", *, overwrite: bool = False) -> str:
     """Write an index's vectors, ids, titles and texts as a table of LanceDB, in one step.
 
-    LanceDB searches the table exactly until an index is made there.
+    LanceDB searches the table exactly until an index is made there. A row is a vector: where passages have several, as
+    many vectors are asked for as hold ten passages whatever the question.
 
     Args:
         index: The index.
@@ -181,14 +224,15 @@ def write_lancedb(index: Index, place: str, table: str = "passages", *, overwrit
         overwrite: Replace a table of this name.
 
     Returns:
-        The Python call that answers a question with the vector ``question``; ``1 - _distance`` is the score.
+        The Python call that answers a question with the vector ``question``; ``1 - _distance`` is the score. Where
+        passages have several vectors, it gives their ids alone.
 
     Raises:
         InputError: LanceDB has the table already, or reports another error.
-        ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`, or passages have several vectors.
+        ArtifactError: As :func:`gnnretrieval.index.export.write_vectors`.
         GnnRetrievalError: lancedb is not installed.
     """
-    rows = _rows(index)
+    rows = exported_rows(index)
     lancedb = extra("lancedb", "lancedb", "LanceDB")
     try:
         database = lancedb.connect(place)
@@ -206,8 +250,9 @@ def write_lancedb(index: Index, place: str, table: str = "passages", *, overwrit
             database.create_table(table, batches() if len(rows) else schema.empty_table(), schema=schema, mode=mode)
     except (ValueError, RuntimeError, OSError) as error:
         raise _refused("LanceDB", error) from None
-    search = 'search(question).distance_type("dot").limit(10).to_list()'
-    return f"lancedb.connect({place!r}).open_table({table!r}).{search}"
+    search = f'search(question).distance_type("dot").limit({10 * _most(rows)}).to_list()'
+    asking = f"lancedb.connect({place!r}).open_table({table!r}).{search}"
+    return f'list(dict.fromkeys(row["id"] for row in {asking}))[:10]' if index.has_questions else asking
 
 
 def _has(database: Any, table: str) -> bool:
@@ -222,17 +267,3 @@ def _refused(engine: str, error: Exception, left: str = "Nothing was written.") 
     reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
     reason = reason.partition(", /")[0].rstrip(".")  # LanceDB ends in a place in its source code
     return InputError(f"{engine} says: {reason}. {left}")
-
-
-def _rows(index: Index) -> NDArray[np.int64]:
-    """Rows of the passages that are in the index.
-
-    Raises:
-        ArtifactError: It is an index of sentences, or has several vectors a passage.
-    """
-    if index.has_questions:
-        raise ArtifactError(
-            f"{index.path}: passages have several vectors here, and a row of these tables is a passage. Write a file "
-            "(--out), which has a row for each vector, or export an index of one vector a passage."
-        )
-    return exported_rows(index)

@@ -52,3 +52,29 @@ def make_features():
 def clustered(make_features, tmp_path_factory) -> Features:
     """1,200 vectors and 60 queries. Shared: do not change its files."""
     return make_features(tmp_path_factory.mktemp("clustered") / "features")
+
+
+@pytest.fixture
+def pgvector(postgres):
+    """The DSN, if that PostgreSQL has pgvector."""
+    import psycopg
+
+    with psycopg.connect(postgres) as connection:
+        known = connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchone()
+    if known is None:
+        pytest.skip("this PostgreSQL has no pgvector: apt-get install postgresql-15-pgvector, or pip install pgserver")
+    return postgres
+
+
+@pytest.fixture
+def qdrant(tmp_path):
+    """Where a Qdrant of this test's own keeps its collections."""
+    pytest.importorskip("qdrant_client", reason="pip install 'gnnretrieval[qdrant]'")
+    return str(tmp_path / "qdrant")
+
+
+@pytest.fixture
+def lancedb(tmp_path):
+    """Where a LanceDB of this test's own keeps its tables."""
+    pytest.importorskip("lancedb", reason="pip install 'gnnretrieval[lancedb]'")
+    return str(tmp_path / "lancedb")

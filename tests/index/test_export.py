@@ -6,6 +6,7 @@ from contextlib import closing
 import numpy as np
 import pyarrow.parquet
 import pytest
+from postgres_answers import answers
 
 from gnnretrieval.encoders.vector_file import open_vectors
 from gnnretrieval.errors import ArtifactError, InputError
@@ -123,35 +124,13 @@ def test_an_id_that_no_line_can_hold_is_refused_before_anything_is_written(make_
     assert not list(tmp_path.glob("*v.*"))
 
 
-@pytest.fixture
-def pgvector(postgres):
-    """The DSN, if that PostgreSQL has pgvector."""
-    import psycopg
-
-    with psycopg.connect(postgres) as connection:
-        known = connection.execute("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'").fetchone()
-    if known is None:
-        pytest.skip("this PostgreSQL has no pgvector: apt-get install postgresql-15-pgvector, or pip install pgserver")
-    return postgres
-
-
-def answers(dsn, sql, features):
-    import psycopg
-
-    asked = features.similarity.prepare_array(features.queries)
-    with psycopg.connect(dsn) as connection:
-        for question in asked:
-            literal = "[" + ",".join(f"{value:.9g}" for value in question.tolist()) + "]"
-            yield connection.execute(
-                sql.replace("%(question)s", "%(question)s::vector"), {"question": literal}
-            ).fetchall()
-
-
 def test_postgresql_ranks_as_our_own_search(exported, pgvector):
     features, index = exported
     sql = write_pgvector(index, pgvector, "passages", overwrite=True)
     rows, scores = index.search(features.queries, 10)
-    for found, own, values in zip(answers(pgvector, sql, features), rows, scores, strict=True):
+    for found, own, values in zip(
+        answers(pgvector, sql, features.similarity.prepare_array(features.queries)), rows, scores, strict=True
+    ):
         assert [id_ for id_, _ in found] == [f"p{row}" for row in own]
         np.testing.assert_allclose([score for _, score in found], values, rtol=1e-5)
 
@@ -160,7 +139,10 @@ def test_an_approximate_table_answers_too(exported, pgvector):
     features, index = exported
     sql = write_pgvector(index, pgvector, "an odd name", approximate=True, overwrite=True)
     rows, _ = index.search(features.queries, 10)
-    found = [[id_ for id_, _ in answer] for answer in answers(pgvector, sql, features)]
+    found = [
+        [id_ for id_, _ in answer]
+        for answer in answers(pgvector, sql, features.similarity.prepare_array(features.queries))
+    ]
     shares = [len({*a} & {f"p{row}" for row in b}) / 10 for a, b in zip(found, rows.tolist(), strict=True)]
     assert np.mean(shares) > 0.8
 
@@ -171,7 +153,7 @@ def test_a_table_of_a_schema_is_named_with_it(exported, pgvector):
     with pytest.raises(InputError, match=r"table 'public\.passages' is there already"):
         write_pgvector(index, pgvector, "public.passages")
     sql = write_pgvector(index, pgvector, "public.passages", overwrite=True)
-    assert len(next(answers(pgvector, sql, features))) == 10
+    assert len(next(answers(pgvector, sql, features.similarity.prepare_array(features.queries)))) == 10
 
 
 def test_a_table_that_is_there_is_kept_and_a_database_that_is_not_is_said(exported, pgvector, tmp_path):
@@ -181,20 +163,6 @@ def test_a_table_that_is_there_is_kept_and_a_database_that_is_not_is_said(export
         write_pgvector(index, pgvector, "kept")
     with pytest.raises(InputError, match=r"PostgreSQL says: .*Nothing was written\."):
         write_pgvector(index, f"host={tmp_path} user=me dbname=pgvector")
-
-
-@pytest.fixture
-def qdrant(tmp_path):
-    """Where a Qdrant of this test's own keeps its collections."""
-    pytest.importorskip("qdrant_client", reason="pip install 'gnnretrieval[qdrant]'")
-    return str(tmp_path / "qdrant")
-
-
-@pytest.fixture
-def lancedb(tmp_path):
-    """Where a LanceDB of this test's own keeps its tables."""
-    pytest.importorskip("lancedb", reason="pip install 'gnnretrieval[lancedb]'")
-    return str(tmp_path / "lancedb")
 
 
 def test_qdrant_ranks_as_our_own_search_and_knows_the_texts(small, qdrant):
