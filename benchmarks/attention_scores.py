@@ -24,7 +24,7 @@ from same_labels import MEASURE, SETS, OneSet
 from scipy import stats
 
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.index.explain import AttentionExplainer
+from gnnretrieval.index.attention_explainer import AttentionExplainer
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import progress, say, show_progress

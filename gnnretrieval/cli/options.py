@@ -15,7 +15,7 @@ from gnnretrieval.errors import InputError
 
 if TYPE_CHECKING:
     from gnnretrieval.graph.store import Graph
-    from gnnretrieval.index.explain import Explainer
+    from gnnretrieval.index.explanations import Explainer
     from gnnretrieval.index.hybrid import RankingSettings
     from gnnretrieval.shards import Shard, Sharding
 

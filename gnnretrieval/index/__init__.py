@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from gnnretrieval.platform.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from gnnretrieval.index.explain import Explainer
+    from gnnretrieval.index.explanations import Explainer
     from gnnretrieval.index.faiss_index import Index, build_index, open_index
     from gnnretrieval.index.retriever import Retriever
 
@@ -14,7 +14,7 @@ __all__ = ["Explainer", "Index", "Retriever", "build_index", "open_index"]
 __getattr__ = lazy_exports(
     __name__,
     {
-        "Explainer": "explain",
+        "Explainer": "explanations",
         "Index": "faiss_index",
         "Retriever": "retriever",
         "build_index": "faiss_index",

@@ -9,7 +9,7 @@ from gnnretrieval.graph.neighborhood import NeighborNode, count_neighbors, passa
 from gnnretrieval.graph.store import Graph
 
 if TYPE_CHECKING:
-    from gnnretrieval.index.explain import Attention, Explainer
+    from gnnretrieval.index.explanations import Attention, Explainer
 
 SECOND = 3  # number of neighbours shown for a neighbour
 

@@ -21,7 +21,8 @@ from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import Graph, open_graph
 from gnnretrieval.index.baseline import NAME as BASELINE
 from gnnretrieval.index.baseline import Baseline
-from gnnretrieval.index.explain import Explainer, explainer_of
+from gnnretrieval.index.explain import explainer_of
+from gnnretrieval.index.explanations import Explainer
 from gnnretrieval.index.faiss_index import Index
 from gnnretrieval.index.hybrid import Ranker, RankingSettings
 from gnnretrieval.index.known_questions import BestScores, KnownQuestions

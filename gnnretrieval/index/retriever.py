@@ -22,7 +22,7 @@ from gnnretrieval.errors import ArtifactError, GnnRetrievalError, InputError, ne
 from gnnretrieval.index.answering import Answer, read_hits
 from gnnretrieval.index.comparison import EncoderComparison, moved_hits
 from gnnretrieval.index.engines import EngineName
-from gnnretrieval.index.explain import Explanation
+from gnnretrieval.index.explanations import Explanation
 from gnnretrieval.index.faiss_index import KIND, PLACES, Index, open_index
 from gnnretrieval.index.hybrid import RankingSettings
 from gnnretrieval.index.neighborhood import describe

@@ -12,7 +12,7 @@ from gnnretrieval.graph.edges.labels import with_labels
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.index.comparison import MovedHit, Ranked, moved_hits
-from gnnretrieval.index.explain import GraphChange, NoWhatIf
+from gnnretrieval.index.explanations import GraphChange, NoWhatIf
 
 if TYPE_CHECKING:
     from gnnretrieval.index.retriever import Retriever
@@ -27,7 +27,7 @@ class Change(NamedTuple):
         passage: Id of the passage.
         without: Ids of training questions that are left out of the graph.
         asked: Texts of further training questions, which the passage is relevant to.
-        scale: Factor on the messages into this passage (:class:`gnnretrieval.index.explain.GraphChange`).
+        scale: Factor on the messages into this passage (:class:`gnnretrieval.index.explanations.GraphChange`).
     """
 
     passage: str
@@ -109,15 +109,21 @@ def what_if(retriever: Retriever, asked: Asked, change: Change, k: int) -> WhatI
     asked = asked._replace(neighbors=_labelled(explainer.store, asked, row))
     rows = _touched(retriever, row, without, asked.neighbors)
     # the old vectors are computed too: stored ones are rounded, and rounding would show as movement
-    old = explainer.vectors_if(rows, GraphChange(without[:0], no_vectors, no_neighbors, row))
-    new = explainer.vectors_if(rows, GraphChange(without, asked.added, asked.neighbors, row))
-    if change.scale != 1:
-        new[:1] = explainer.vectors_if(rows[:1], GraphChange(without, asked.added, asked.neighbors, row, change.scale))
+    none = GraphChange(without[:0], no_vectors, no_neighbors, row)
+    changed = GraphChange(without, asked.added, asked.neighbors, row)
+    old, new = explainer.vectors_if(rows, none), explainer.vectors_if(rows, changed)
     prepare = retriever.index.similarity.prepare_array
-    # as embeddings are stored
-    exact_before, exact_after = (
-        prepare(vectors.astype(np.float16)) @ prepare(asked.vector[None])[0] for vectors in (old, new)
-    )
+    question = prepare(asked.vector[None])[0]
+
+    def exact(rows: Rows, vectors: NDArray[np.float32], change: GraphChange) -> NDArray[np.float32]:
+        own = prepare(vectors.astype(np.float16)) @ question  # as embeddings are stored
+        return explainer.with_questions(rows, own, change, question)
+
+    exact_before, exact_after = exact(rows, old, none), exact(rows, new, changed)
+    if change.scale != 1:
+        scaled = changed._replace(scale=change.scale)
+        new[:1] = explainer.vectors_if(rows[:1], scaled)
+        exact_after[:1] = exact(rows[:1], new[:1], scaled)
     # codes of a compressed index give other scores: the change moves those, or nothing would compare with the others
     scores = _in_index(asked.ranking, rows, exact_before) + (exact_after - exact_before)
     after = _replaced(asked.ranking, rows, scores, retriever.num_passages)

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.evaluation import judged_in, most_changed, parse_measures, per_query, relevant_ranks
 from gnnretrieval.evaluation.changed_queries import ChangedQuery
-from gnnretrieval.index.explain import Explanation, explainer_of
+from gnnretrieval.index.explain import explainer_of
+from gnnretrieval.index.explanations import Explanation
 from gnnretrieval.recipes.rankings import DUAL_ENCODER
 from gnnretrieval.recipes.run import RecipeRun
 from gnnretrieval.storage.provenance import write_json

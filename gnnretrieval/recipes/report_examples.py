@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.evaluation.comparison_page import in_words
-from gnnretrieval.index.explain import Explanation
+from gnnretrieval.index.explanations import Explanation
 from gnnretrieval.pages.html import Card, Html, element, escape, folded, join, paragraph, section, short, source, table
 from gnnretrieval.recipes.examples import RankedExample, changed_examples
 from gnnretrieval.recipes.rankings import DUAL_ENCODER

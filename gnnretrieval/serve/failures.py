@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from gnnretrieval.encoders.endpoint import EndpointError
 from gnnretrieval.errors import GnnRetrievalError
-from gnnretrieval.index.explain import NoWhatIf
+from gnnretrieval.index.explanations import NoWhatIf
 from gnnretrieval.index.stored_questions import UnknownQuestion
 from gnnretrieval.serve.settings import MAX_BODY
 from gnnretrieval.serve.worker import Busy, TimedOut

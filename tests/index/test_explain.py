@@ -6,8 +6,8 @@ import torch
 
 from gnnretrieval.encoders.exact_search import exact_top_k, ranks_of
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.index import explain
-from gnnretrieval.index.explain import AttentionExplainer
+from gnnretrieval.index.attention_explainer import AttentionExplainer
+from gnnretrieval.index.explanations import Explanation
 from gnnretrieval.index.neighborhood import SECOND, describe
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
 from gnnretrieval.training.gnn.graph_tensors import GraphTensors, edge_moments
@@ -121,8 +121,7 @@ def test_without_a_model_there_is_no_attention(tiny_graph):
 
 
 @pytest.mark.parametrize("normalize", [True, False])
-def test_ranks_of_several_passages_are_those_of_a_full_sort(monkeypatch, normalize):
-    monkeypatch.setattr(explain, "_BLOCK", 7)
+def test_ranks_of_several_passages_are_those_of_a_full_sort(normalize):
     rng = np.random.default_rng(0)
     vectors, query = rng.standard_normal((50, 8)).astype(np.float16), rng.standard_normal(8).astype(np.float32)
     similarity = Similarity(normalize=normalize, scale=20.0)
@@ -156,4 +155,4 @@ def test_ranks_are_those_of_an_exact_search_where_vectors_are_repeated():
     [(0.4, 0.8, "its self-loop only"), (None, 0.8, "heads did"), (None, 1.0, "the dual-encoder's direction")],
 )
 def test_an_embedding_without_neighbours_says_what_it_is(gate, shift, said):
-    assert said in explain.Explanation([], 1.0, gate, gate, shift).without_neighbors
+    assert said in Explanation([], 1.0, gate, gate, shift).without_neighbors

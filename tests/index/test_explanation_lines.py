@@ -2,7 +2,7 @@
 
 from gnnretrieval.cli.show import explanation_json, explanation_lines
 from gnnretrieval.data.text_store import QueryRow
-from gnnretrieval.index.explain import Explanation, Neighbor
+from gnnretrieval.index.explanations import Explanation, Neighbor
 from gnnretrieval.index.retriever import Why
 
 

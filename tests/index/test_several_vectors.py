@@ -21,7 +21,6 @@ from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index import build_index, open_index
 from gnnretrieval.index.engines import DistinctEngine, FaissEngine, TorchEngine
-from gnnretrieval.index.explain import NoWhatIf
 from gnnretrieval.index.export import write_vectors
 from gnnretrieval.index.hybrid import PIPELINES, RankingSettings
 from gnnretrieval.index.purging import purge_passages
@@ -237,10 +236,6 @@ def test_what_wants_one_vector_a_passage_is_refused(questions_run, run, tiny_run
     index = open_index(run / "index-questions")
     with pytest.raises(ArtifactError, match="Build it again, without --changed"):
         update_index(kept, index.path)
-    retriever = Retriever(index)
-    assert "several vectors" in retriever.no_what_if
-    with pytest.raises(NoWhatIf, match="serve the index of one vector each"):
-        retriever.what_if(QUESTION, Change("p00", without=["train-00"]))
 
 
 def test_an_explanation_is_of_the_messages_that_made_the_vectors(questions_run):
@@ -253,6 +248,29 @@ def test_an_explanation_is_of_the_messages_that_made_the_vectors(questions_run):
     assert len(retriever.why(QUESTION, hits)) == 5
     assert retriever.name == SYSTEM
     assert SearchRequest(question=QUESTION, system=SYSTEM).system == SYSTEM
+
+
+def test_a_what_if_takes_a_training_question_s_vector_away(questions_run):
+    retriever = Retriever.open(questions_run / "index-questions")
+    asked, text = retriever.query("train-00"), retriever.query("train-00").text
+    passage = retriever.texts.passage(retriever.texts.relevant_to(asked.row)[0]).id
+    hits = retriever.search(text, 40)
+    matched = {hit.id: why.matched for hit, why in zip(hits, retriever.why(text, hits), strict=True)}
+    assert matched[passage].id == "train-00"
+    as_it_is = retriever.what_if(text, Change(passage), 40)
+    assert [one.hit for one in as_it_is.before] == [one.hit for one in as_it_is.after]
+    scores = {}
+    for name, tried in {
+        "without": Change(passage, without=["train-00"]),
+        "none": Change(passage, scale=0.0),
+        "asked": Change(passage, without=["train-00"], asked=[text]),
+    }.items():
+        found = retriever.what_if(text, tried, 40)
+        scores[name] = {one.hit.id: one.hit.score for one in found.after}[passage]
+    stored = {one.hit.id: one.hit.score for one in as_it_is.before}[passage]
+    assert scores["without"] < stored - 1e-3
+    assert scores["asked"] == pytest.approx(stored, abs=2e-3)
+    assert scores["none"] < stored
 
 
 def test_an_explanation_names_the_training_question_that_matched(questions_run):

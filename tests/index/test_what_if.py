@@ -14,11 +14,13 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index import build_index, what_if
-from gnnretrieval.index.explain import AttentionExplainer, GraphChange, MessagesExplainer, NoWhatIf
+from gnnretrieval.index.attention_explainer import AttentionExplainer
+from gnnretrieval.index.explanations import GraphChange, NoWhatIf
+from gnnretrieval.index.message_explainer import MessagesExplainer
 from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.index.what_if import Change
 from gnnretrieval.nn.gnn_encoder import GNNEncoder
-from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors
+from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors, several_vectors
 from gnnretrieval.training.gnn import message_part
 from gnnretrieval.training.gnn.embedding import gated_contexts
 from gnnretrieval.training.gnn.embeddings import open_embeddings
@@ -150,6 +152,52 @@ def test_an_added_question_pulls_its_passage_alone(tiny_graph, heads):
     asked = message_graph(tiny_graph).queries[22].numpy()
     assert found[0] @ asked > before[0] @ asked + 1e-3
     assert np.abs(found[1] - before[1]).max() < 1e-6
+
+
+SEVERAL = ALL._replace(questions=0.4)
+
+
+def best_of_several(store, heads, asked, rows):
+    """The best score of each passage's vectors."""
+    vectors, passages = several_vectors(message_graph(store), heads, SEVERAL)
+    return np.array([(vectors[passages == row] @ torch.from_numpy(asked)).max() for row in rows.tolist()])
+
+
+def scores_if(one, rows, asked, tried):
+    return one.with_questions(rows, one.vectors_if(rows, tried) @ asked, tried, asked)
+
+
+def test_scores_by_several_vectors_are_those_of_a_graph_built_without_the_question(tiny_graph, smaller, heads):
+    rows, one = touched(tiny_graph), explainer(tiny_graph, heads, SEVERAL)
+    asked = message_graph(tiny_graph).queries[GONE].numpy()
+    found = scores_if(one, rows, asked, change(one, [GONE]))
+    np.testing.assert_allclose(found, best_of_several(smaller, heads, asked, rows), atol=1e-5)
+    as_it_is = scores_if(one, rows, asked, change(one))
+    np.testing.assert_allclose(as_it_is, best_of_several(tiny_graph, heads, asked, rows), atol=1e-5)
+    own = [one.vectors_if(rows[:1], tried)[0] @ asked for tried in (change(one), change(one, [GONE]))]
+    assert as_it_is[0] - found[0] > own[0] - own[1] + 1e-2  # the question's own vector is gone too
+
+
+def test_scores_by_several_vectors_are_those_of_a_graph_with_the_question_added(tiny_graph, heads, tmp_path):
+    path = shutil.copytree(tiny_graph.path, tmp_path / "graph")
+    larger = open_graph(path).add(
+        queries={"new": tiny_graph.texts().query(22).text + " more"}, qrels={"new": {"p31": 1}}
+    )
+    one, neighbors = explainer(tiny_graph, heads, SEVERAL), larger.neighbors[60:].astype(np.int64)
+    rows = np.array([31, *sorted({*neighbors[0].tolist()} - {31})])
+    tried = change(one, vectors=larger.query_features[60:].astype(np.float32), neighbors=neighbors, passage=31)
+    asked = message_graph(larger).queries[60].numpy()
+    found = scores_if(one, rows, asked, tried)
+    np.testing.assert_allclose(found, best_of_several(larger, heads, asked, rows), atol=1e-5)
+    assert found[0] > one.vectors_if(rows[:1], tried)[0] @ asked + 1e-2
+
+
+def test_scale_0_leaves_a_passage_its_own_vector_and_a_large_one_its_nearest_question(tiny_graph, heads):
+    one, rows = explainer(tiny_graph, heads, Messages(steps=1, questions=0.4)), np.array([7])
+    asked, own = message_graph(tiny_graph).queries[GONE].numpy(), np.array([0.1], dtype=np.float32)
+    of = {scale: one.with_questions(rows, own, change(one, scale=scale), asked)[0] for scale in (0.0, 1.0, 2.5, 9.0)}
+    assert of[0.0] == own[0] < of[1.0] < of[2.5] == of[9.0]
+    assert of[1.0] == pytest.approx(0.6 * own[0] + 0.4 * of[9.0])
 
 
 def test_attention_s_vectors_are_those_of_a_graph_built_without_the_question(tiny_graph, smaller):

@@ -10,7 +10,8 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import GnnRetrievalError, InputError
 from gnnretrieval.feedback.clicked_questions import ClickedQuestions
-from gnnretrieval.index import explain
+from gnnretrieval.index import message_explainer
+from gnnretrieval.index.message_explainer import MessagesExplainer
 from gnnretrieval.nn import label_messages
 from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
@@ -179,10 +180,10 @@ def test_a_graph_that_does_not_fit_is_explained_passage_by_passage(tiny_graph, t
     messages = Messages(steps=5, mean=0.3, scaling=0.4, level=0.2, sides="apart")
     heads = Heads(*(torch.eye(tiny_graph.dimension) for _ in range(2)))
     trained = TrainedMessages(heads, messages)
-    whole = explain.MessagesExplainer(tiny_graph, trained)
-    monkeypatch.setattr(explain, "fits_memory", lambda store: False)
-    monkeypatch.setattr(explain, "message_graph", None)
-    part = explain.MessagesExplainer(tiny_graph, trained)
+    whole = MessagesExplainer(tiny_graph, trained)
+    monkeypatch.setattr(message_explainer, "fits_memory", lambda store: False)
+    monkeypatch.setattr(message_explainer, "message_graph", None)
+    part = MessagesExplainer(tiny_graph, trained)
     for row in range(tiny_graph.num_passages):
         expected, given = whole.explain(row), part.explain(row)
         assert given._replace(shift=0.0) == expected._replace(shift=0.0)

@@ -15,7 +15,8 @@ from gnnretrieval.graph.growth.add import add_to_graph
 from gnnretrieval.graph.growth.additions import read_additions
 from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index import build_index
-from gnnretrieval.index.explain import MessagesExplainer, explainer_of
+from gnnretrieval.index.explain import explainer_of
+from gnnretrieval.index.message_explainer import MessagesExplainer
 from gnnretrieval.index.search import index_run
 from gnnretrieval.nn.label_messages import Heads, Messages, message_vectors, moves
 from gnnretrieval.training import TrainSettings, embed_passages, train_gnn
