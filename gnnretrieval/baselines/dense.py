@@ -34,7 +34,6 @@ from gnnretrieval.nn.label_messages import (
 from gnnretrieval.progress import progress
 from gnnretrieval.training.gnn.head import HeadTraining, train_each, train_heads
 from gnnretrieval.training.gnn.ladder import (
-    PASSES,
     PRIORS,
     SCALINGS,
     STEPS,
@@ -84,6 +83,7 @@ class DenseSetting(NamedTuple):
 
 PRIOR = "label-prior"  # ending of the names of baselines with a prior
 _PRIORS = sorted(PRIORS, key=abs)
+_PASSES = (2, 4, 8, 16)  # of passage updates: more than the ladder tries, since few other settings are tried here
 
 
 def _with_label_mean(sides: Sides, priors: Sequence[float] = (0.0,)) -> list[DenseSetting]:
@@ -104,7 +104,7 @@ def _with_question_index(priors: Sequence[float] = (0.0,)) -> list[DenseSetting]
 def _with_updates(priors: Sequence[float] = (0.0,)) -> list[DenseSetting]:
     """Settings of separate heads and updated passage vectors, with each prior."""
     heads = [DenseSetting(steps, "apart") for steps in (0, *STEPS)]
-    updates = [(0.0, 0), *product(UPDATE_SIZES, PASSES)]
+    updates = [(0.0, 0), *product(UPDATE_SIZES, _PASSES)]
     return [
         head._replace(passes=passes, update=size, prior=prior)
         for head, (size, passes), prior in product(heads, updates, priors)
@@ -305,13 +305,13 @@ def choose_dense(
         alike.setdefault(setting._replace(questions=0.0, prior=0.0), []).append(setting)
     dev: dict[DenseSetting, float] = {}
     both: dict[DenseSetting, float] = {}
-    mapped, computed = Mapped(graph, None), Computed(passes=PASSES)
+    mapped, computed = Mapped(graph, None), Computed(passes=_PASSES)
     (plain,) = measure_dense(mapped, [DenseSetting()], features, relevant, clicked)
     add = together(reciprocal(plain), log_ranks(plain))
     for shared, group in alike.items():
         of_group = heads.get((shared.steps, shared.sides))
         if mapped.heads is not of_group:
-            mapped, computed = Mapped(graph, of_group), Computed(passes=PASSES)
+            mapped, computed = Mapped(graph, of_group), Computed(passes=_PASSES)
         by_setting = measure_dense(mapped, group, features, relevant, clicked, computed)
         for setting, ranks in zip(group, by_setting, strict=True):
             dev[setting] = lowest_mean(reciprocal(ranks), parts, clicked)
