@@ -85,8 +85,8 @@ HISTORY = {  # what a reader must know of figures that were seen before
         "While passage updates came in an order that one label less changed, with at most 8 passes and a step size of",
         "0.2, the GNN-encoder had 64.1, 66.8, 54.3, 60.5 and 40.3, with several vectors 55.1 on squad-open, and 80.4",
         "and 40.8 on debian-tags and debian-suggests. The new steps were chosen on dev. With them, but with the prior",
-        "tried after updates, fairytaleqa had 38.8, which was seen on test; dev showed the cause, and has 41.5 with the",
-        "prior first instead of 40.2.",
+        "tried after updates, fairytaleqa had 38.8, which was seen on test. Dev showed the cause: it has 41.5 with the",
+        "prior first, and 40.2 with it last.",
     ),
     E5: ("All defaults were chosen over MiniLM, without a look at this encoder.",),
 }
