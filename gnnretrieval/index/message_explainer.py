@@ -132,10 +132,8 @@ class MessagesExplainer:
         query, passage = graph.labels.numpy().T
         stays = np.isin(passage, rows) & ~np.isin(query, change.without)
         added = as_added(graph, self.store, change.vectors, change.neighbors, change.passage)
-        vectors = torch.cat([graph.queries[query[stays]], added.queries])
-        found = question_vectors(graph._replace(queries=vectors), self._trained.heads, messages) @ torch.from_numpy(
-            vector
-        )
+        joined = graph._replace(queries=torch.cat([graph.queries[query[stays]], added.queries]))
+        found = question_vectors(joined, self._trained.heads, messages) @ torch.from_numpy(vector)
         of = [*passage[stays].tolist(), *[change.passage] * len(added.queries)]
         for row, score in zip(of, found.tolist(), strict=True):
             if row in place:
