@@ -31,6 +31,7 @@ from gnnretrieval.data import Dataset
 from gnnretrieval.encoders.features import open_features
 from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index import build_index
+from gnnretrieval.index.faiss_index import ONE_VECTOR
 from gnnretrieval.platform.memory import keep_freed_memory, memory_limit
 from gnnretrieval.progress import say, show_progress
 from gnnretrieval.storage.provenance import library_versions, write_json
@@ -48,7 +49,7 @@ GIB, FIGURES = 2**30, "figures.json"
 def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
     """Test figures by share of the passages; all of them are those of same_labels.py."""
     whole = [one_set.values(seed, "linear")["test"] for seed in range(seeds)]
-    values = mean_by_question([system[GNN] for system in whole])
+    values = mean_by_question([system[ONE_VECTOR] for system in whole])
     shares: dict[str, Any] = {}
     revisions = list[str]()
     for share in SHARES:

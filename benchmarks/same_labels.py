@@ -39,8 +39,7 @@ from same_labels_page import (
     E5,
     GNN,
     MINILM,
-    ONE_VECTOR,
-    WITH_QUESTIONS,
+    SMALL,
     markdown,
 )
 
@@ -59,6 +58,7 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import Index, build_index
+from gnnretrieval.index.faiss_index import ONE_VECTOR
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.nn.graph_layers import GRAPH_LAYERS
 from gnnretrieval.platform.memory import keep_freed_memory
@@ -150,8 +150,8 @@ class OneSet(NamedTuple):
 
     def of_layer(self, seed: int, layer: str) -> dict[str, Any]:
         """RR@10 on test by question of the GNN-encoder, and the package's ``revision`` and ``device`` at training."""
-        if layer == LINEAR:  # as in the first table
-            values = self.values(seed, layer)["test"][GNN]
+        if layer == LINEAR:  # as in the first table, with one vector a passage
+            values = self.values(seed, layer)["test"][ONE_VECTOR]
             return {"values": values, **{entry: self.made_by(entry, seed, layer) for entry in ("revision", "device")}}
         kept = self.place / f"{layer}-{seed}-alone.json"
         if kept.is_file() and (record := json.loads(kept.read_text("utf-8")))["graph"] == self.graph.hash:
@@ -196,9 +196,9 @@ class OneSet(NamedTuple):
             DUAL: build_index(self.features, self.place / "index-dual-encoder", **common),
             GNN: build_index(embeddings, place / "index", **common),
         }
-        if model.question_weight:
-            several = embed_passages(model, self.graph, place / "embeddings-questions", questions=True, **common)
-            indexes[WITH_QUESTIONS] = build_index(several, place / "index-questions", **common)
+        if embeddings.has_questions:
+            reduced = embed_passages(model, self.graph, place / "embeddings-one-vector", one_vector=True, **common)
+            indexes[ONE_VECTOR] = build_index(reduced, place / "index-one-vector", **common)
         given = (self.graph, self.dataset, self.features, "test")
         rankings = [rank_baselines(*given, self.place / "baselines-0", only=OVER_VECTORS, **trained)]
         if not self.features.meta["encoder"]["checkpoint"].startswith(FUNCTION):
@@ -219,9 +219,9 @@ class OneSet(NamedTuple):
             for part in rankings:
                 runs[split] |= part.runs(dev=split == "dev")
         for of_split in runs.values():  # the GNN-encoder itself where training kept one vector a passage
-            of_split.setdefault(WITH_QUESTIONS, of_split[GNN])
+            of_split.setdefault(ONE_VECTOR, of_split[GNN])
         dense = tuple(name for name in DENSE if name in runs["dev"])
-        with_graph = (GNN, WITH_QUESTIONS) if model.question_weight else (GNN,)
+        with_graph = [name for name in (ONE_VECTOR, GNN) if name in indexes]
         pipelines = choose_pipelines(LEXICAL_SYSTEMS, dense, with_graph, runs["dev"], self.dataset.split("dev"))
         for of_split in runs.values():
             of_split |= {name: pair.run(of_split, DEPTH) for name, pair in pipelines.items()}
@@ -256,9 +256,9 @@ def measured(one_set: OneSet, seeds: Sequence[Mapping[str, Values]]) -> dict[str
     }
     groups["near copies"] = [query for query in groups["all"] if copies.get(query, 0.0) >= COPY]
     groups["no near copies"] = [query for query in groups["all"] if copies.get(query, 0.0) < COPY]
-    strongest, one_vector = (
+    strongest, small = (
         max((name for name in some if name in names), key=lambda name: fmean(by_question[name].values()))
-        for some in (DENSE, ONE_VECTOR)
+        for some in (DENSE, SMALL)
     )
     results: dict[str, Any] = {"strongest": strongest, "groups": {}}
     for group, queries in groups.items():
@@ -268,11 +268,15 @@ def measured(one_set: OneSet, seeds: Sequence[Mapping[str, Values]]) -> dict[str
         results["groups"][group] = {
             "questions": len(queries),
             "RR@10": {name: fmean(values.values()) for name, values in part.items()},
-            "against": {name: tested(part[GNN], part[name]) for name in dict.fromkeys((strongest, one_vector, DUAL))},
+            "against": {name: tested(part[GNN], part[name]) for name in (strongest, DUAL)},
         }
     results["groups"]["all"]["deviation"] = {name: deviation([seed[name] for seed in seeds]) for name in names}
-    results["one_vector"] = one_vector
-    results["questions"] = tested(by_question[WITH_QUESTIONS], by_question[strongest])
+    results["one_vector"] = {
+        "strongest": small,
+        "against": {
+            name: tested(by_question[ONE_VECTOR], by_question[name]) for name in dict.fromkeys((strongest, small, DUAL))
+        },
+    }
     results["pipelines"] = tested(by_question[WITH], by_question[WITHOUT])
     return results
 

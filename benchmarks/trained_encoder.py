@@ -25,7 +25,7 @@ from typing import Any
 import click
 from result_files import revisions_in_words
 from same_labels import MEASURE, OneSet, Values, deviation, device_in_words, mean_by_question, tested
-from same_labels_page import DUAL, GNN, WITH_QUESTIONS, difference, spread
+from same_labels_page import DUAL, GNN, difference, spread
 
 from gnnretrieval.baselines.dense import CHOICES
 from gnnretrieval.baselines.rankings import rank_baselines
@@ -36,6 +36,7 @@ from gnnretrieval.graph.build import build_graph
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index import build_index
+from gnnretrieval.index.faiss_index import ONE_VECTOR
 from gnnretrieval.platform.memory import keep_freed_memory
 from gnnretrieval.progress import say, show_progress
 from gnnretrieval.recipes.encoder_recipe import find_method
@@ -46,7 +47,7 @@ from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SETS = ("docstrings", "docstrings-cut")
-FROZEN = {name: f"frozen MiniLM, {name}" for name in (DUAL, *CHOICES, GNN, WITH_QUESTIONS)}
+FROZEN = {name: f"frozen MiniLM, {name}" for name in (DUAL, *CHOICES, GNN, ONE_VECTOR)}
 DPR = "DPR"
 OTHERS = {"rocketqa": ("RocketQA", "step-3"), "dcsr": ("DCSR", "dcsr")}  # and the stage kept
 WITHOUT_ANSWERS = 'without_answer = "overlap"'  # DCSR's positive sentence: the docstring corpora have no answers
@@ -138,13 +139,10 @@ def _over(
         values[over(encoder, name)] = dict(per_query(one_set.dataset.split("test"), run, [MEASURE])[MEASURE])
     settings = TrainSettings.parse({"evidence": 1.0, "seed": seed})
     model = train_gnn(graph, one_set.dataset, features, settings, place / "model", device=device, overwrite=True)
-    embeddings = embed_passages(model, graph, place / "embeddings", overwrite=True)
-    values[ladder] = one_set.values_of(build_index(embeddings, place / "index", overwrite=True), features=features)
-    values[ladder + SEVERALLY] = values[ladder]  # where training kept one vector a passage
-    if model.question_weight:
-        several = embed_passages(model, graph, place / "embeddings-questions", questions=True, overwrite=True)
-        index = build_index(several, place / "index-questions", overwrite=True)
-        values[ladder + SEVERALLY] = one_set.values_of(index, features=features)
+    for system, one_vector in ((ladder, True), (ladder + SEVERALLY, False)):  # the same where training kept one
+        embeddings = embed_passages(model, graph, place / "embeddings", one_vector=one_vector, overwrite=True)
+        index = build_index(embeddings, place / "index", overwrite=True)
+        values[system] = one_set.values_of(index, features=features)
     return values, [_choice(ladder, seed, model)]
 
 

@@ -263,7 +263,7 @@ def tiny_run(tiny_dataset: Path, tiny_checkpoint: Path, tmp_path_factory: pytest
 
 @pytest.fixture(scope="session")
 def questions_run(tiny_run: Path, tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny run with linear heads, and an index with several vectors a passage beside. Shared: do not change it."""
+    """The tiny run with linear heads and several vectors a passage, and one beside. Do not change it."""
     from several_vectors import keep_questions
 
     from gnnretrieval.encoders.features import open_features
@@ -276,8 +276,8 @@ def questions_run(tiny_run: Path, tiny_dataset: Path, tmp_path_factory: pytest.T
     graph, features = open_graph(run / "graph"), open_features(run / "features")
     settings = TrainSettings(evidence=1.0)
     model = keep_questions(train_gnn(graph, Dataset.open(tiny_dataset), features, settings, run / "model"))
-    for several, ending in ((False, ""), (True, "-questions")):
-        embeddings = embed_passages(model, graph, run / f"embeddings{ending}", questions=several, overwrite=True)
+    for one_vector, ending in ((False, ""), (True, "-one-vector")):
+        embeddings = embed_passages(model, graph, run / f"embeddings{ending}", one_vector=one_vector, overwrite=True)
         build_index(embeddings, run / f"index{ending}", overwrite=True)
     return run
 

@@ -24,10 +24,9 @@ from gnnretrieval.graph.build import require_k
 from gnnretrieval.graph.settings import GraphSettings
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.baseline import NAME as BASELINE
-from gnnretrieval.index.faiss_index import PLACES, WITH_QUESTIONS, build_index, open_index
+from gnnretrieval.index.faiss_index import build_index, open_index
 from gnnretrieval.index.retriever import INDEX, Retriever
 from gnnretrieval.index.search import bm25_run
-from gnnretrieval.progress import say
 from gnnretrieval.settings import DEFAULT_MEASURES
 from gnnretrieval.training.gnn.embeddings import embed_passages
 from gnnretrieval.training.gnn.held_out import require_new_queries
@@ -64,7 +63,7 @@ class GraphRetriever(Retriever):
         dev: Any = None,
         test: Any = None,
         k: int = 5,
-        several_vectors: bool = False,
+        one_vector: bool = False,
         seed: int = 0,
         out: str | Path | None = None,
         device: str = "cpu",
@@ -88,10 +87,9 @@ class GraphRetriever(Retriever):
             dev: Judgements of the queries to choose settings by; None: some training queries are held out.
             test: Judgements of the queries for :meth:`evaluate`.
             k: How many retrieved passages a training query is joined to.
-            several_vectors: If training found on dev that it helps, rank by an index with one vector more for each
-                training query of a passage, ``OUT/index-questions``
-                (:func:`gnnretrieval.nn.label_messages.several_vectors`). It is larger, and after additions to the graph
-                it is made again as a whole.
+            one_vector: Make one vector a passage. Otherwise a passage has one more for each of its training queries,
+                if training found on dev that this helps
+                (:func:`gnnretrieval.nn.label_messages.several_vectors`). The index is larger then.
             seed: Seed of training.
             out: Directory of the artifacts; None: a temporary one, deleted with the retriever.
             device: Where to compute.
@@ -125,14 +123,9 @@ class GraphRetriever(Retriever):
             features = Features.encode(dataset, encoder or EncoderSettings(), place / "features", device=device, **how)
         graph = Graph.build(dataset, features, place / "graph", of_graph, device=device, **how)
         model = train(graph, place / "model", of_training, device=device, **how)
-        embeddings = embed_passages(model, graph, place / "embeddings", device=device, **how)
+        embeddings = embed_passages(model, graph, place / "embeddings", one_vector=one_vector, device=device, **how)
         build_index(features, place / BASELINE, **how)
         index = build_index(embeddings, place / INDEX, **how)
-        if several_vectors and model.question_weight:
-            several = embed_passages(model, graph, place / "embeddings-questions", questions=True, **how)
-            index = build_index(several, place / PLACES[WITH_QUESTIONS], **how)
-        elif several_vectors:
-            say("training kept one vector for each passage: the index has no others")
         opened = None if encoder is None or isinstance(encoder, str | EncoderSettings) else encoder
         if isinstance(encoder, EncoderSettings) and encoder.api.endpoint is not None:
             opened = open_encoder(encoder)  # with the key that was named here

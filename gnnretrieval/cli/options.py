@@ -313,4 +313,5 @@ def explainer_of(store: Graph, model: Path | None, features: Path | None) -> Exp
     from gnnretrieval.index.explain import explainer_of as explainer_of_model
     from gnnretrieval.training.gnn.model import open_model
 
-    return explainer_of_model(open_model(model), store, None if features is None else open_features(features))
+    opened, given = open_model(model), None if features is None else open_features(features)
+    return explainer_of_model(opened, store, given, questions=bool(opened.question_weight))

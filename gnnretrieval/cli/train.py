@@ -125,7 +125,7 @@ def train(
 @click.option("--graph", type=PATH, help="Graph to embed over (default: the graph of training).")
 @click.option("--features", type=PATH, help="Features by the dual-encoder trained with MODEL (--mode joint).")
 @click.option("--changed", is_flag=True, help="Update the embeddings at --out after additions to the graph.")
-@click.option("--questions", is_flag=True, help="One more vector of a passage for each of its training questions.")
+@click.option("--one-vector", is_flag=True, help="One vector a passage, also where training kept several.")
 @click.option("--memory", type=click.FloatRange(0.01), default=1.0, show_default=True, help="Working memory in GiB.")
 @verify_option
 @device_option
@@ -136,7 +136,7 @@ def embed(
     graph: Path | None,
     features: Path | None,
     changed: bool,
-    questions: bool,
+    one_vector: bool,
     memory: float,
     verify: bool,
     device: str,
@@ -144,10 +144,12 @@ def embed(
 ) -> None:
     """Compute the query-interactive embedding of every passage with MODEL, over the full graph.
 
+    A passage has one vector more for each of its training questions, where training found on dev that this helps.
+
     \b
     Example: gnnretrieval embed work/model
     Example: gnnretrieval embed work/model --changed
-    Example: gnnretrieval embed work/model --questions
+    Example: gnnretrieval embed work/model --one-vector
     """
     from gnnretrieval.encoders.features import open_features
     from gnnretrieval.graph.store import open_graph
@@ -155,10 +157,8 @@ def embed(
     from gnnretrieval.training.gnn.embeddings import embed_passages, update_embeddings
     from gnnretrieval.training.gnn.model import open_model
 
-    if changed and questions:
-        raise click.UsageError("--changed updates one vector a passage: leave out one of --changed and --questions.")
-    out = out or beside(model, "embeddings-questions" if questions else "embeddings")
     opened = open_model(model)
+    out = out or beside(model, "embeddings-one-vector" if one_vector and opened.question_weight else "embeddings")
     place = graph or opened.made_from("graph")
     if verify:
         require_as_made(*(path for path in (model, place, features) if path is not None))
@@ -168,7 +168,7 @@ def embed(
         made = update_embeddings(opened, store, out, device=device, memory=budget)
     else:
         given = None if features is None else open_features(features)
-        common: dict[str, Any] = {"device": device, "memory": budget, "questions": questions, "overwrite": overwrite}
+        common: dict[str, Any] = {"device": device, "memory": budget, "one_vector": one_vector, "overwrite": overwrite}
         made = embed_passages(opened, store, out, features=given, **common)
     several = f", {counted(len(made.vectors), 'vector')}" if made.has_questions else ""
     echo(f"{out}: {counted(made.meta['num_passages'], 'passage')}{several}, {made.meta['dimension']} dimensions")

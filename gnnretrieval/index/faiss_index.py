@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 KIND = "index"
 TEXTS = "texts.sqlite"
-WITH_QUESTIONS = f"{GNN_ENCODER}+questions"  # the system of an index with several vectors a passage
-PLACES = {GNN_ENCODER: "index", WITH_QUESTIONS: "index-questions"}  # directory in a run by system
+ONE_VECTOR = f"{GNN_ENCODER}-one-vector"  # the system of an index that has fewer vectors than training kept
+PLACES = {GNN_ENCODER: "index", ONE_VECTOR: "index-one-vector"}  # directory in a run by system
 ROWS, REMOVED = "rows.npy", "removed.npy"
 
 
@@ -396,7 +396,7 @@ def build_index(
 def system_of(source: Embeddings | Features, sentences: bool) -> str:
     """Name of the system that an index of ``source`` is."""
     if isinstance(source, Embeddings):
-        return WITH_QUESTIONS if source.has_questions else GNN_ENCODER
+        return ONE_VECTOR if source.is_reduced else GNN_ENCODER
     return "sentences" if sentences else "dual-encoder"
 
 

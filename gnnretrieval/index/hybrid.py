@@ -13,11 +13,10 @@ from pydantic import Field, field_validator, model_validator
 from gnnretrieval.data.records import ScoredPassage
 from gnnretrieval.data.runs.trec import Run, rank
 from gnnretrieval.encoders.bm25 import BM25
-from gnnretrieval.encoders.trained import GNN_ENCODER
 from gnnretrieval.errors import ArtifactError
 from gnnretrieval.graph.store import Graph
 from gnnretrieval.index.adaptive import ADAPTIVE, AdaptiveReranking, FirstOnly, Method, Neighbors
-from gnnretrieval.index.faiss_index import KIND, PLACES, WITH_QUESTIONS, Index
+from gnnretrieval.index.faiss_index import KIND, PLACES, Index
 from gnnretrieval.index.fuse import fuse, require_weights
 from gnnretrieval.index.lexical import LexicalSetting, Questions, label_questions, lexical_index, neighbour_questions
 from gnnretrieval.index.passage_neighbors import By, PassageNeighbors
@@ -29,7 +28,6 @@ from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.storage.artifacts import kind_of, open_artifact
 from gnnretrieval.storage.json_files import read_json
 
-QUESTIONS = WITH_QUESTIONS.removeprefix(GNN_ENCODER)  # ending of the name of a system with several vectors a passage
 PIPELINES = "comparison-with-bm25.json"  # file in a run's directory that says how dev joins the rankings
 NEEDED = {  # by setting, the one without which it has no effect
     **dict.fromkeys(("fuse", "weights", "candidates", "lexical"), "hybrid"),
@@ -43,8 +41,8 @@ class RankingSettings(Settings):
     """What ranks passages together with the index.
 
     Attributes:
-        system: The system whose index these settings were chosen for: ``gnn-encoder``, or ``gnn-encoder+questions``,
-            whose passages have several vectors; not given: any.
+        system: The system whose index these settings were chosen for: ``gnn-encoder``, or
+            ``gnn-encoder-one-vector``; not given: any.
         hybrid: Fuse the index's ranking with BM25's over the passages' texts.
         fuse: How they are fused: by reciprocal ranks (``rrf``), or by scores scaled to 0 … 1 (``weighted``).
         weights: Weights of the index and of BM25; not given: 1 each.
@@ -61,7 +59,7 @@ class RankingSettings(Settings):
         neighbors_by: What makes passages neighbours: shared training ``questions``, near ``vectors``, or ``both``.
     """
 
-    system: Literal["gnn-encoder", "gnn-encoder+questions"] | None = None
+    system: Literal["gnn-encoder", "gnn-encoder-one-vector"] | None = None
     hybrid: bool = False
     fuse: Literal["rrf", "weighted"] = "rrf"
     weights: tuple[float, ...] | None = None

@@ -81,7 +81,7 @@ class OpenedIndex:
 
     @property
     def system(self) -> str:
-        """What made the vectors: ``gnn-encoder``, ``gnn-encoder+questions``, ``dual-encoder`` or ``sentences``."""
+        """What made the vectors: ``gnn-encoder``, ``gnn-encoder-one-vector``, ``dual-encoder`` or ``sentences``."""
         name: str = self.index.meta["system"]
         return name
 

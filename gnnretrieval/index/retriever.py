@@ -34,7 +34,7 @@ from gnnretrieval.progress import progress
 from gnnretrieval.storage.arrays import blocks
 from gnnretrieval.storage.places import find
 
-System = Literal["gnn-encoder", "gnn-encoder+questions", "dual-encoder"]
+System = Literal["gnn-encoder", "gnn-encoder-one-vector", "dual-encoder"]
 INDEX = PLACES[GNN_ENCODER]  # name of the index in a recipe's directory
 DEPTH = 1000  # depth to which a passage's rank in the other ranking is looked up
 _TRIES = 5  # openings of an index that another process replaces meanwhile

@@ -13,8 +13,10 @@ from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import Features
 from gnnretrieval.errors import ArtifactError, InputError, counted, nearest
-from gnnretrieval.index.building import add_vectors, numbers_itself, open_shards
+from gnnretrieval.index.building import add_vectors, numbers_itself, open_shards, plan_of, write_shards
 from gnnretrieval.index.faiss_index import KIND, REMOVED, ROWS, TEXTS, Index, open_index
+from gnnretrieval.index.part_shards import unit_of
+from gnnretrieval.index.settings import IndexSettings
 from gnnretrieval.progress import say
 from gnnretrieval.storage.arrays import blocks, save_array
 from gnnretrieval.storage.artifacts import share_file
@@ -45,11 +47,12 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
     """Update the index at ``out`` to its updated ``source``: changed vectors are replaced, new ones are added.
 
     Ids stay, and removed passages stay removed. In inverted lists and flat codes a vector is replaced. In other kinds,
-    such as HNSW, the new vector is added and searches skip the old one until the index is built again.
+    such as HNSW, the new vector is added and searches skip the old one until the index is built again. Where passages
+    have several vectors, all are written again, into an index of the same kind.
 
     Raises:
-        ArtifactError: The index was not made from an earlier version of ``source``, is an index of sentences, has
-            several vectors a passage, or has passages that were purged from ``source``.
+        ArtifactError: The index was not made from an earlier version of ``source``, is an index of sentences, or has
+            passages that were purged from ``source``.
     """
     settle(Path(out), KIND)
     current = open_index(out)
@@ -57,11 +60,6 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
     if before == source.hash:
         say(f"{out}: already up to date with {source.path}")
         return current
-    if current.has_questions:
-        raise ArtifactError(
-            f"{out}: passages have several vectors here, which are not updated one by one. Build it again, without "
-            "--changed."
-        )
     changed = changed_since(source, before)
     if changed is None or current.is_of_sentences:
         raise ArtifactError(
@@ -72,20 +70,54 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
     replaced = np.setdiff1d(changed[changed < known], current.removed)
     _require_purged_too(current, source, replaced)
 
+    def write_all(directory: Path) -> dict[str, Any]:
+        return _write_all(directory, current, source)
+
     def write(directory: Path) -> dict[str, Any]:
         contents = _contents(current)
         added = np.arange(known, len(vectors))
         rows, touched = _put(contents, replaced, added, lambda rows: source.similarity.prepare_array(vectors[rows]))
-        _write(directory, current, contents.shards, touched)
+        _write(directory, current.files, contents.shards, touched)
         if rows is not None:
             save_array(rewrite(directory, ROWS), rows)
         share_file(source.path / TEXTS, directory / TEXTS)
         say(f"{counted(len(replaced), 'vector')} replaced, {len(added):,} added")
-        return {"num_passages": len(vectors) - len(current.removed), **_figures(directory, current)}
+        return {"num_passages": len(vectors) - len(current.removed), **_figures(directory, current.files, current)}
 
     inputs = {source.meta["kind"]: source.hash}
-    artifact = update_artifact(current, KIND, change=inputs, inputs=inputs, write=write)
+    how = write_all if current.has_questions else write
+    artifact = update_artifact(current, KIND, change=inputs, inputs=inputs, write=how)
     return Index(artifact.path, artifact.meta)
+
+
+def _write_all(directory: Path, current: Index, source: Embeddings | Features) -> dict[str, Any]:
+    """Write an index of several vectors a passage again, as it was built; returns entries of ``meta.json``."""
+    assert isinstance(source, Embeddings)
+    vectors, rows = source.vectors, source.rows
+    assert rows is not None
+    known: dict[str, Any] = {"parts": len(current.files)}
+    known |= {name: current.config[name] for name in ("factory", "training", "seed") if name in current.config}
+    settings = IndexSettings.parse(known)
+    plan = plan_of(settings, len(vectors), source.meta["dimension"])
+    for name in current.files:
+        (directory / name).unlink(missing_ok=True)
+    write_shards(vectors, source.similarity, plan, directory, unit_of(source, False))
+    gone = np.isin(rows, current.removed)
+    if gone.any():
+        shards = open_shards([directory / name for name in plan.files], in_memory=True)
+        if numbers_itself(shards[0]):
+            _write(directory, plan.files, shards, [shard.remove_ids(np.flatnonzero(gone)) > 0 for shard in shards])
+        else:
+            rows = np.where(gone, -1, rows)
+    save_array(rewrite(directory, ROWS), rows)
+    share_file(source.path / TEXTS, directory / TEXTS)
+    say(f"{counted(len(vectors), 'vector')} written")
+    return {
+        "num_passages": source.meta["num_passages"] - len(current.removed),
+        "num_vectors": int((~gone).sum()),
+        "shards": len(plan.files),
+        **_figures(directory, plan.files, current),
+    }
 
 
 def _require_purged_too(current: Index, source: Embeddings | Features, rows: NDArray[np.int64]) -> None:
@@ -134,7 +166,7 @@ def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
         contents = _contents(current)
         if contents.rows is None:
             touched = [shard.remove_ids(vectors) > 0 for shard in contents.shards]
-            _write(directory, current, contents.shards, touched)
+            _write(directory, current.files, contents.shards, touched)
         else:
             contents.rows[np.isin(contents.rows, rows if current.has_questions else vectors)] = -1
             save_array(rewrite(directory, ROWS), contents.rows)
@@ -149,7 +181,7 @@ def remove_passages(out: str | Path, ids: Sequence[str]) -> Index:
         return {
             "num_passages": current.meta["num_passages"] - len(rows),
             **({"num_vectors": left} if current.has_questions else {}),
-            **_figures(directory, current),
+            **_figures(directory, current.files, current),
         }
 
     change = {"removed": sha256_of_json(rows.tolist()), "passages": len(rows)}
@@ -202,15 +234,15 @@ def _put(
     return (None if np.array_equal(rows, np.arange(len(rows))) else rows), touched
 
 
-def _write(directory: Path, current: Index, shards: list[Any], touched: list[bool]) -> None:
-    for name, shard, changed in zip(current.files, shards, touched, strict=True):
+def _write(directory: Path, files: list[str], shards: list[Any], touched: list[bool]) -> None:
+    for name, shard, changed in zip(files, shards, touched, strict=True):
         if changed:
             import_faiss().write_index(shard, str(rewrite(directory, name)))
 
 
-def _figures(directory: Path, current: Index) -> dict[str, Any]:
+def _figures(directory: Path, files: list[str], current: Index) -> dict[str, Any]:
     """Entries of ``meta.json``: the new size of the files, and the number of updates since recall was measured."""
     measured = current.meta.get("measured")
-    return {"bytes": sum((directory / name).stat().st_size for name in current.files)} | (
+    return {"bytes": sum((directory / name).stat().st_size for name in files)} | (
         {"measured": {**measured, "updates_since": measured.get("updates_since", 0) + 1}} if measured else {}
     )

@@ -189,7 +189,7 @@ class Maker:
     ) -> Embeddings:
         """Embeddings and both indexes of a version."""
         with self.step("index"):
-            how: dict[str, Any] = {"kept": kept, "device": self.device, "overwrite": True}
+            how: dict[str, Any] = {"kept": kept, "one_vector": True, "device": self.device, "overwrite": True}
             embeddings = embed_passages(model, graph, out / "embeddings", **how)
             build_index(embeddings, out / "index", overwrite=True)
             build_index(features, out / "index-dual-encoder", overwrite=True)

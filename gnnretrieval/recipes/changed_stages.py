@@ -22,16 +22,16 @@ _INPUTS = {
     "model": {"graph": "graph"},
     "model-joint": {"graph": "graph", "start": "model"},
     "embeddings": {"graph": "graph", "features": "features-joint"},  # and the model
-    "embeddings-questions": {"graph": "graph", "features": "features-joint"},  # and the model
+    "embeddings-one-vector": {"graph": "graph", "features": "features-joint"},  # and the model
     "index": {"embeddings": "embeddings"},
-    "index-questions": {"embeddings": "embeddings-questions"},
+    "index-one-vector": {"embeddings": "embeddings-one-vector"},
     "index-dual-encoder": {"features": "features"},
     "map": {"embeddings": "embeddings"},
     "baselines": {"graph": "graph", "features": "features"},
     "rankings": {
         "dual-encoder": "index-dual-encoder",
         "gnn-encoder": "index",
-        "gnn-encoder+questions": "index-questions",
+        "gnn-encoder-one-vector": "index-one-vector",
         "features of dual-encoder": "features",
     },
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -48,10 +49,10 @@ def dry_run(path: str | Path, *, data: str | Path | None = None, out: str | Path
     metas = {folder: meta for _, folder, _ in planned if folder != "dataset" and (meta := _meta(directory / folder))}
     dataset = None if there is None or not metas else _dataset(recipe, there)
     changed = changed_stages(recipe, metas, dataset, path.parent)
-    stages = []
+    stages, several = [], _keeps_several(metas.get("model-joint", metas.get("model", {})))
     for name, folder, work in planned:
         on_disk = None if folder in changed else _on_disk(directory / folder)
-        made, written = on_disk or (False, stage_bytes(recipe, sizes, folder))
+        made, written = on_disk or (False, stage_bytes(recipe, sizes, folder, several=several))
         work = f"made again, as settings or inputs changed: {work}" if folder in changed else work
         stages.append(PlannedStage(name=name, path=str(directory / folder), made=made, bytes=written, work=work))
     missing = [stage.bytes for stage in stages if not stage.made]
@@ -183,23 +184,29 @@ def _stages(recipe: Recipe, sizes: Sizes, place: Path | None, directory: Path) -
             ("features of the jointly trained dual-encoder", "features-joint", f"{texts}, if it gains on dev")
         )
     baselines = (("baselines", "baselines", "simple uses of the same labels, on the same queries"),)
-    more = f"{m:,} passages and a vector for each of their training questions"
-    several = (
-        ("embeddings of passages and questions", "embeddings-questions", more),
-        ("index of passages and questions", "index-questions", more),
+    several = _keeps_several(model)
+    more = ", and a vector for each of their training questions" * several
+    reduced = (
+        ("embeddings of one vector a passage", "embeddings-one-vector", f"{m:,} passages"),
+        ("index of one vector a passage", "index-one-vector", f"{m:,} vectors"),
     )
     shown = (("map", "map", f"{m:,} passages in two dimensions, if any gain on dev is significant"),)
     return [
         *stages,
-        ("embeddings", "embeddings", f"{m:,} passages through the GNN-encoder"),
-        ("index", "index", f"{m:,} vectors"),
+        ("embeddings", "embeddings", f"{m:,} passages through the GNN-encoder{more}"),
+        ("index", "index", f"{m:,} vectors{more}"),
         ("index of the dual-encoder", "index-dual-encoder", f"{m:,} vectors"),
-        *(several if model.get("questions", {}).get("questions") else ()),
+        *(reduced if several else ()),
         *(shown if model.get("dev", {}).get("believed", True) else ()),  # a kept dual-encoder moved nothing
         ("rankings", "rankings", f"3 systems, {sizes.reported_queries:,} queries, {recipe.compare.depth:,} deep"),
         *(baselines if recipe.compare.baselines else ()),
         ("comparison", "comparison.json", ", ".join(recipe.compare.measures)),
     ]
+
+
+def _keeps_several(model: Mapping[str, Any]) -> bool:
+    """Whether a model's training kept several vectors a passage."""
+    return bool(model.get("questions", {}).get("questions"))
 
 
 def _is_joint(recipe: Recipe) -> bool:

@@ -30,10 +30,11 @@ class Sizes(Figures):
     """Mean length of a query id and a passage id together."""
 
 
-def stage_bytes(recipe: Recipe, sizes: Sizes, folder: str) -> int | None:
+def stage_bytes(recipe: Recipe, sizes: Sizes, folder: str, *, several: bool = False) -> int | None:
     """Approximate bytes of a stage's directory; None where the widths of the vectors are not known.
 
-    Embeddings and indexes link to the texts of the graph or the features, so texts do not count again.
+    Embeddings and indexes link to the texts of the graph or the features, so texts do not count again. With
+    ``several`` a passage has one vector more for each of its training questions.
     """
     d, m = sizes.dimension, sizes.passages
     texts = round(_TEXTS * sizes.text_bytes)
@@ -55,7 +56,7 @@ def stage_bytes(recipe: Recipe, sizes: Sizes, folder: str) -> int | None:
         return _graph(recipe, sizes, d, sizes.edge_dimension) + texts
     if folder.startswith("model"):
         return _FLOAT * (8 * d * d + 2 * d * sizes.edge_dimension)
-    vectors = m + sizes.graph_queries if folder.endswith("-questions") else m
+    vectors = m + sizes.graph_queries if several and folder in ("embeddings", "index") else m
     return (_HALF if folder.startswith("embeddings") else _FLOAT) * d * vectors
 
 

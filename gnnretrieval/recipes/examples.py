@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gnnretrieval.encoders.trained import GNN_ENCODER
@@ -29,6 +30,7 @@ class RankedExample(NamedTuple):
         why: The training questions that moved the passage.
         above: For a hurt question, the passage that the GNN-encoder ranks first, and the training questions that moved
             it; None where that passage is relevant.
+        matched: Of these passages those that the question found by a training question, and that question's text.
     """
 
     change: ChangedQuery
@@ -38,6 +40,7 @@ class RankedExample(NamedTuple):
     after: int | None
     why: Explanation
     above: tuple[str, Explanation] | None = None
+    matched: Mapping[str, str] = MappingProxyType({})
 
 
 def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[RankedExample], list[RankedExample]]:
@@ -54,12 +57,22 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[RankedExample]
     )
     helped, hurt = most_changed(after, before, len(after))
     texts = {query.id: query.text for query in run.dataset.queries_of(split)}
-    explainer = explainer_of(run.model, run.graph, run.joint_features)
+    features = run.joint_features or run.features
+    explainer = explainer_of(run.model, run.graph, run.joint_features, questions=run.index.has_questions)
 
     def explain(passage: str) -> Explanation:
         with run.graph.texts() as store:
             row = store.passage_by_id(passage).row
         return explainer.explain(row, most=3)
+
+    def matched(query: str, passages: Iterable[str]) -> dict[str, str]:
+        (vector,), found = features.queries[features.rows_of([query])], {}
+        with run.graph.texts() as store:
+            for passage in passages:
+                row = explainer.nearest_question(store.passage_by_id(passage).row, vector)
+                if row is not None:
+                    found[passage] = store.query(row).text
+        return found
 
     def examples(changes: Iterable[ChangedQuery], gained: bool) -> list[RankedExample]:
         by_passage: dict[str, RankedExample] = {}
@@ -75,7 +88,8 @@ def changed_examples(run: RecipeRun, most: int = 3) -> tuple[list[RankedExample]
             first = now[0].passage_id if now and not gained else passage
             above = None if first in ranks else (first, explain(first))
             question, why = texts[change.query], explain(passage)
-            by_passage[passage] = RankedExample(change, question, passage, *ranks[passage], why, above)
+            by_question = matched(change.query, {passage, first})
+            by_passage[passage] = RankedExample(change, question, passage, *ranks[passage], why, above, by_question)
         return list(by_passage.values())
 
     return examples(helped, True), examples(hurt, False)

@@ -56,7 +56,7 @@ from gnnretrieval.storage.provenance import sha256_of_json
 REPORT = "report.html"
 MAP = "map.html"  # linked if it is there
 _CHANGED = 5  # helped questions, and hurt questions, per encoder
-_FORM = 6  # version of the page: a page of another version is written again
+_FORM = 7  # version of the page: a page of another version is written again
 _STAGES = {  # kind by directory
     "features": "features",
     "graph": "graph",
@@ -66,8 +66,8 @@ _STAGES = {  # kind by directory
     "embeddings": "embeddings",
     "index": "index",
     "index-dual-encoder": "index",
-    "embeddings-questions": "embeddings",
-    "index-questions": "index",
+    "embeddings-one-vector": "embeddings",
+    "index-one-vector": "index",
     "map": "map",
     "rankings": "rankings",
     "baselines": "baselines",
@@ -150,8 +150,8 @@ def _reported(run: RecipeRun | EncoderRun) -> Reported:
             del kinds["baselines"]
         if run.joint_features is None:
             del kinds["features-joint"]
-        if not run.model.question_weight:
-            del kinds["embeddings-questions"], kinds["index-questions"]
+        if not run.index.has_questions:
+            del kinds["embeddings-one-vector"], kinds["index-one-vector"]
         texts = "features"
     else:
         kinds = {name: artifact.meta["kind"] for name, artifact in run.made.items()}

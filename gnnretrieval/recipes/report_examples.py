@@ -103,9 +103,9 @@ def _example(
         )
         for name in (DUAL_ENCODER, GNN_ENCODER)
     ]
-    moved = _why(example.passage_id, example.why)
+    moved = _why(example.passage_id, example.why, example.matched)
     if example.above is not None:
-        moved += _why(*example.above)
+        moved += _why(*example.above, example.matched)
     return folded(summary, element("div", *rankings, class_="pair"), *moved, is_open=is_open)
 
 
@@ -116,12 +116,15 @@ def _hit(passage: str, texts: Mapping[str, str], relevant: bool) -> Html:
     )
 
 
-def _why(passage: str, why: Explanation) -> list[Html]:
+def _why(passage: str, why: Explanation, matched: Mapping[str, str]) -> list[Html]:
+    found = (
+        [" Found by its training question ", element("q", short(matched[passage])), "."] if passage in matched else []
+    )
     shift = f"cosine of its embedding before and after {why.shift:.2f}"
     attention = f": {why.gate}attention to itself {why.own_attention:z.2f}; {shift}."
     if not why.neighbors:
         alone = why.without_neighbors
-        return [paragraph(element("code", passage), attention, f" {alone[0].upper()}{alone[1:]}.")]
+        return [paragraph(element("code", passage), attention, f" {alone[0].upper()}{alone[1:]}.", *found)]
     rows = [
         (
             join([short(neighbor.text), " ", element("mark", "labelled with it")])
@@ -132,4 +135,4 @@ def _why(passage: str, why: Explanation) -> list[Html]:
         for neighbor in why.neighbors
     ]
     moved = table(("training question that moved it", "attention"), rows, numbers=[1], name=f"What moved {passage}")
-    return [paragraph("What moved ", element("code", passage), attention), moved]
+    return [paragraph("What moved ", element("code", passage), attention, *found), moved]

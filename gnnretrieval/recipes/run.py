@@ -27,7 +27,7 @@ from gnnretrieval.evaluation import (
 )
 from gnnretrieval.graph.build import build_graph, require_k
 from gnnretrieval.graph.store import Graph
-from gnnretrieval.index.faiss_index import PLACES, WITH_QUESTIONS, Index, build_index
+from gnnretrieval.index.faiss_index import ONE_VECTOR, PLACES, Index, build_index
 from gnnretrieval.index.hybrid import PIPELINES, Ranker, RankingSettings
 from gnnretrieval.index.rerankers import require_reranker
 from gnnretrieval.maps.building import build_map
@@ -150,6 +150,7 @@ class _Made:
     map: PassageMap | None
     rankings: Artifact
     baselines: Baselines | None
+    with_graph: list[str]
 
 
 def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device: str) -> _Made:
@@ -175,13 +176,12 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
         index = build_index(embeddings, directory / PLACES[GNN_ENCODER], overwrite=True)
         baseline = build_index(features, directory / "index-dual-encoder", overwrite=True)
     systems = {DUAL_ENCODER: (baseline, features), GNN_ENCODER: (index, joint_features or features)}
-    if model.question_weight:
-        with timed_stage("index of passages and questions"):
-            several = embed_passages(
-                model, graph, directory / "embeddings-questions", features=joint_features, questions=True, **common
-            )
-            with_questions = build_index(several, directory / PLACES[WITH_QUESTIONS], overwrite=True)
-        systems[WITH_QUESTIONS] = (with_questions, joint_features or features)
+    if embeddings.has_questions:
+        with timed_stage("index of one vector a passage"):
+            place = directory / "embeddings-one-vector"
+            reduced = embed_passages(model, graph, place, features=joint_features, one_vector=True, **common)
+            smaller = build_index(reduced, directory / PLACES[ONE_VECTOR], overwrite=True)
+        systems[ONE_VECTOR] = (smaller, joint_features or features)
     shown = None
     if _is_kept(model) and model.is_linear and not fits_memory(graph):
         say("no map: its vectors do not fit into memory")
@@ -193,7 +193,8 @@ def _make(recipe: Recipe, path: Path, dataset: Dataset, directory: Path, device:
         ranker = None if ranking is None else Ranker(index, ranking, device, graph)
         rankings = rank_systems(recipe, dataset, systems, ranker, model, directory)
     baselines = _baselines(recipe, dataset, features, graph, directory, device)
-    return _Made(features, graph, model, joint_features, embeddings, index, shown, rankings, baselines)
+    with_graph = [name for name in (ONE_VECTOR, GNN_ENCODER) if name in systems]
+    return _Made(features, graph, model, joint_features, embeddings, index, shown, rankings, baselines, with_graph)
 
 
 def _baselines(
@@ -232,7 +233,7 @@ def _has_messages(model: GNNEncoderModel) -> bool:
     if not model.is_linear:
         return True
     messages = model.load_messages().messages
-    return bool(messages.mean or messages.needs_all or messages.prior or messages.scaling)
+    return bool(model.question_weight or messages.mean or messages.needs_all or messages.prior or messages.scaling)
 
 
 def _compared(
@@ -240,8 +241,7 @@ def _compared(
 ) -> RecipeRun:
     """Compare the systems, with baselines and with BM25, and write the comparisons."""
     baselines = made.baselines
-    with_graph = [GNN_ENCODER, *([WITH_QUESTIONS] if made.model.question_weight else [])]
-    names = [BM25_SYSTEM, DUAL_ENCODER, *with_graph]
+    names = [BM25_SYSTEM, DUAL_ENCODER, *made.with_graph]
     if recipe.ranking is not None:
         names.append(GNN_ENCODER + recipe.ranking.suffix)
     runs = {name: read_run(made.rankings.path / f"{name}.run", may_be_empty=True) for name in names}
@@ -273,7 +273,7 @@ def _compared(
         dataset,
         reported,
         runs | baseline_runs,
-        ([BM25_SYSTEM], [DUAL_ENCODER], with_graph),
+        ([BM25_SYSTEM], [DUAL_ENCODER], made.with_graph),
         made.rankings,
         baselines,
         provenance,

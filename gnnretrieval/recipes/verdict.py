@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gnnretrieval.evaluation import Comparison, TestResult
 from gnnretrieval.evaluation.compare import Difference
-from gnnretrieval.index.faiss_index import PLACES, WITH_QUESTIONS
+from gnnretrieval.index.faiss_index import ONE_VECTOR, PLACES
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT
 from gnnretrieval.recipes.same_labels import SameLabels
 
@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
 
     def sentences(self) -> list[str]:
         """The verdict in a few sentences: gains, BM25 and pipelines, who loses, and what to do next."""
-        parts = [self._over_the_encoder(), self._over_baselines(), self._with_questions(), self._with_bm25()]
+        parts = [self._over_the_encoder(), self._over_baselines(), self._with_one_vector(), self._with_bm25()]
         return [part for part in (*parts, self._who_loses(), self._next()) if part]
 
     def _over_the_encoder(self) -> str:
@@ -80,14 +80,17 @@ class Verdict(NamedTuple):
             )
         return f"It {_ranks(test)} {best}, the strongest baseline on dev with the same labels ({_in_figures(test)})."
 
-    def _with_questions(self) -> str:
-        name = WITH_QUESTIONS
+    def _with_one_vector(self) -> str:
+        name = ONE_VECTOR
         if self.same_labels is None or name not in {system.name for system in self.comparison.systems}:
             return ""
         test = self._test(self.same_labels.comparison, name)
         has, best = self._value(self.comparison, name), self.same_labels.comparison.baseline
-        place = f"`{self.directory / PLACES[WITH_QUESTIONS]}`"
-        return f"With several vectors a passage ({name}, {place}) it has {has} ({_in_figures(test)}, to {best})."
+        place = f"`{self.directory / PLACES[name]}`"
+        return (
+            "Its index has one vector more for each training question of a passage. With one vector a passage ("
+            f"{place}) it has {has} ({_in_figures(test)}, to {best})."
+        )
 
     def _with_bm25(self) -> str:
         alone = f"BM25 alone has {self._value(self.comparison, self.bm25)}."
@@ -142,7 +145,7 @@ class Verdict(NamedTuple):
     def _is_joined(self) -> bool:
         """Whether the best pipeline with the graph is more than an index: also a lexical ranking, or another index."""
         choices = {} if self.hybrids is None else self.hybrids.provenance.get("fusion_choices", {})
-        return WITH in choices and bool(choices[WITH]["weights"][0] or choices[WITH]["runs"][1] == WITH_QUESTIONS)
+        return WITH in choices and bool(choices[WITH]["weights"][0] or choices[WITH]["runs"][1] == ONE_VECTOR)
 
     def _pair(self, name: str) -> str:
         assert self.hybrids is not None

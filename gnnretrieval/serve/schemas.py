@@ -37,7 +37,7 @@ class SearchRequest(_Request):
 
     question: Question
     k: int = Field(10, ge=1, le=MAX_K, description="Passages wanted; fewer come where there are fewer.")
-    system: Literal["gnn-encoder", "gnn-encoder+questions", "dual-encoder"] | None = Field(
+    system: Literal["gnn-encoder", "gnn-encoder-one-vector", "dual-encoder"] | None = Field(
         None, description="Which encoder's ranking; none: the index's own."
     )
 

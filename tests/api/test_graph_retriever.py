@@ -78,18 +78,18 @@ def test_several_vectors_a_passage_rank_if_training_kept_them(fitted, objects, t
         "out": copied,
         "dev": qrels["dev"],
         "test": qrels["test"],
-        "several_vectors": True,
     }
     without = GraphRetriever.fit(passages, queries, qrels["train"], **given)
-    assert without.name == "gnn-encoder"
-    assert not (copied / "index-questions").exists()
+    assert not without.index.has_questions
     keep_questions(open_model(copied / "model"))
     monkeypatch.setattr(graph_retriever, "train", lambda graph, out, *_, **__: open_model(out))
     several = GraphRetriever.fit(passages, queries, qrels["train"], overwrite=True, **given)
-    assert several.index.path == copied / "index-questions"
     assert several.index.has_questions
     comparison = several.evaluate(baselines=False)
-    assert [system.name for system in comparison.systems] == ["bm25", "dual-encoder", "gnn-encoder+questions"]
+    assert [system.name for system in comparison.systems] == ["bm25", "dual-encoder", "gnn-encoder"]
+    one = GraphRetriever.fit(passages, queries, qrels["train"], overwrite=True, one_vector=True, **given)
+    assert one.name == "gnn-encoder-one-vector"
+    assert not one.index.has_questions
 
 
 def test_it_searches_explains_and_compares(fitted, objects):

@@ -18,6 +18,8 @@ from gnnretrieval.encoders.faiss_search import import_faiss
 from gnnretrieval.encoders.features import open_features
 from gnnretrieval.encoders.similarity import Similarity
 from gnnretrieval.errors import ArtifactError
+from gnnretrieval.graph.growth.add import add_to_graph
+from gnnretrieval.graph.growth.additions import read_additions
 from gnnretrieval.graph.store import open_graph
 from gnnretrieval.index import build_index, open_index
 from gnnretrieval.index.engines import DistinctEngine, FaissEngine, TorchEngine
@@ -30,12 +32,12 @@ from gnnretrieval.index.what_if import Change
 from gnnretrieval.maps.building import build_map
 from gnnretrieval.serve.schemas import SearchRequest
 from gnnretrieval.shards import Sharding
-from gnnretrieval.storage.artifacts import kind_of
 from gnnretrieval.training import embed_passages, open_embeddings, update_embeddings
+from gnnretrieval.training.gnn import embeddings as module
 from gnnretrieval.training.gnn.embeddings import _first_of_equal
 from gnnretrieval.training.gnn.model import open_model
 
-SYSTEM, QUESTION = "gnn-encoder+questions", "words that a question has"
+SYSTEM, ONE_VECTOR, QUESTION = "gnn-encoder", "gnn-encoder-one-vector", "words that a question has"
 GONE = ["p01", "p07"]
 KINDS = {
     "flat": IndexSettings(),
@@ -94,21 +96,21 @@ def require_scores(rows, scores, expected):
 
 @pytest.mark.parametrize("kind", EXACT)
 def test_scores_are_those_of_the_equation(kind, questions_run, asked, expected, tmp_path):
-    index = build_index(open_embeddings(questions_run / "embeddings-questions"), tmp_path / "index", KINDS[kind])
+    index = build_index(open_embeddings(questions_run / "embeddings"), tmp_path / "index", KINDS[kind])
     assert index.meta["system"] == SYSTEM
     for k in (1, 5, 40):
         require_scores(*index.search(asked, k), expected)
 
 
 def test_the_torch_engine_finds_the_same(questions_run, asked, expected):
-    index = open_index(questions_run / "index-questions", engine="torch")
+    index = open_index(questions_run / "index", engine="torch")
     for k in (1, 5, 40):
         require_scores(*index.search(asked, k), expected)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_than_there_are_are_all_passages_and_then_none(kind, questions_run, asked, expected, tmp_path):
-    index = build_index(open_embeddings(questions_run / "embeddings-questions"), tmp_path / "index", KINDS[kind])
+    index = build_index(open_embeddings(questions_run / "embeddings"), tmp_path / "index", KINDS[kind])
     rows, scores = index.search(asked, 150)
     require_scores(rows[:, :40], scores[:, :40], expected)
     assert (rows[:, 40:] == -1).all()
@@ -116,7 +118,7 @@ def test_more_than_there_are_are_all_passages_and_then_none(kind, questions_run,
 
 
 def test_workers_build_the_same_parts(questions_run, tmp_path):
-    source, settings = open_embeddings(questions_run / "embeddings-questions"), IndexSettings(parts=3)
+    source, settings = open_embeddings(questions_run / "embeddings"), IndexSettings(parts=3)
     alone = build_index(source, tmp_path / "alone", settings)
     shared = build_index(source, tmp_path / "shared", settings, sharding=Sharding(shards=3))
     assert alone.hash == shared.hash
@@ -157,7 +159,7 @@ def test_a_passage_with_many_near_vectors_hides_no_other():
 
 @pytest.mark.parametrize("kind", ["flat", "parts", "lists", "links"])
 def test_all_vectors_of_a_removed_passage_are_gone(kind, questions_run, asked, expected, tmp_path):
-    source = open_embeddings(questions_run / "embeddings-questions")
+    source = open_embeddings(questions_run / "embeddings")
     index = build_index(source, tmp_path / "index", KINDS[kind])
     gone = [index.texts.rows_of_passages(GONE)[id_] for id_ in GONE]
     left = expected.copy()
@@ -181,11 +183,11 @@ def search_without(index, rows, queries):
 
 @pytest.mark.parametrize(
     ("kind", "by"),
-    [("flat", "index-questions"), ("lists", "index-questions"), ("links", "index-questions"), ("flat", "index")],
+    [("flat", "index"), ("lists", "index"), ("links", "index"), ("flat", "index-one-vector")],
 )
 def test_no_file_holds_a_vector_of_a_purged_passage(kind, by, run, asked, expected):
-    source = open_embeddings(run / "embeddings-questions")
-    index = build_index(source, run / "index-questions", KINDS[kind], overwrite=True)
+    source = open_embeddings(run / "embeddings")
+    index = build_index(source, run / "index", KINDS[kind], overwrite=True)
     gone = [index.texts.rows_of_passages(GONE)[id_] for id_ in GONE]
     vectors = np.array(source.vectors[np.isin(source.rows, gone)])
     assert len(vectors) > 4
@@ -196,14 +198,14 @@ def test_no_file_holds_a_vector_of_a_purged_passage(kind, by, run, asked, expect
         files = [file for file in run.rglob("*") if file.is_file()]
         return {file.relative_to(run).parts[0] for file in files if any(one in file.read_bytes() for one in traces)}
 
-    assert {"embeddings-questions", "index-questions"} <= holding()
+    assert {"embeddings", "index"} <= holding()
     purge_passages(run / by, GONE)
     assert holding() == set()
     left = expected.copy()
     left[:, gone] = -np.inf
     for engine in ("faiss", "torch"):
         require_scores(*open_index(index.path, engine=engine).search(asked, 38), left)
-    assert not np.isin(open_index(run / "index").search(asked, 38)[0], gone).any()
+    assert not np.isin(open_index(run / "index-one-vector").search(asked, 38)[0], gone).any()
 
 
 def test_equal_vectors_of_a_passage_are_kept_once():
@@ -213,33 +215,89 @@ def test_equal_vectors_of_a_passage_are_kept_once():
 
 
 def test_embeddings_have_the_passages_vectors_first_and_nothing_changes_without_questions(questions_run, tmp_path):
-    source, graph = open_embeddings(questions_run / "embeddings-questions"), open_graph(questions_run / "graph")
+    source, graph = open_embeddings(questions_run / "embeddings"), open_graph(questions_run / "graph")
     assert source.rows.tolist() == [*range(40), *graph.labels[:, 1].tolist()]
     np.testing.assert_array_equal(source.passages, source.vectors[:40])
-    index = open_index(questions_run / "index-questions")
+    index = open_index(questions_run / "index")
     np.testing.assert_array_equal(index.vectors, source.passages)
-    plain = embed_passages(open_model(questions_run / "model"), graph, tmp_path / "plain")
-    assert plain.hash == open_embeddings(questions_run / "embeddings").hash
-    assert plain.meta["fingerprint"] == open_embeddings(questions_run / "embeddings").meta["fingerprint"]
+    plain = embed_passages(open_model(questions_run / "model"), graph, tmp_path / "plain", one_vector=True)
+    assert plain.hash == open_embeddings(questions_run / "embeddings-one-vector").hash
+    assert plain.meta["fingerprint"] == open_embeddings(questions_run / "embeddings-one-vector").meta["fingerprint"]
     assert plain.rows is None
+    assert (plain.is_reduced, source.is_reduced) == (True, False)
+    assert open_index(questions_run / "index-one-vector").meta["system"] == ONE_VECTOR
 
 
-def test_what_wants_one_vector_a_passage_is_refused(questions_run, run, tiny_run, tmp_path):
+def test_the_system_is_the_same_where_training_kept_one_vector(tiny_run, tmp_path):
+    model, graph = open_model(tiny_run / "model"), open_graph(tiny_run / "graph")
+    for one_vector in (True, False):
+        made = embed_passages(model, graph, tmp_path / "embeddings", one_vector=one_vector)
+        assert not made.is_reduced
+        assert made.meta["fingerprint"] == open_embeddings(tiny_run / "embeddings").meta["fingerprint"]
+        assert build_index(made, tmp_path / "index").meta["system"] == SYSTEM
+
+
+def test_kept_vectors_go_with_one_vector_a_passage(run, tmp_path):
     model, graph = open_model(run / "model"), open_graph(run / "graph")
-    kept = open_embeddings(run / "embeddings")
-    with pytest.raises(ArtifactError, match="Embed without --questions"):
-        embed_passages(open_model(tiny_run / "model"), graph, tmp_path / "none", questions=True)
-    with pytest.raises(ArtifactError, match="Embed without kept"):
-        embed_passages(model, graph, tmp_path / "none", questions=True, kept=kept)
-    with pytest.raises(ArtifactError, match="Embed again with --questions, without --changed"):
-        update_embeddings(model, graph, run / "embeddings-questions")
-    index = open_index(run / "index-questions")
-    with pytest.raises(ArtifactError, match="Build it again, without --changed"):
-        update_index(kept, index.path)
+    kept = open_embeddings(run / "embeddings-one-vector")
+    with pytest.raises(ArtifactError, match="Embed with one_vector"):
+        embed_passages(model, graph, tmp_path / "none", kept=kept)
+    assert embed_passages(model, graph, tmp_path / "kept", kept=kept, one_vector=True).hash == kept.hash
+
+
+def test_without_memory_for_several_vectors_a_passage_has_one(run, tmp_path, monkeypatch, said):
+    model, graph = open_model(run / "model"), open_graph(run / "graph")
+    monkeypatch.setattr(module, "memory_limit", lambda: module._bytes_of_several(graph) - 1)
+    made = embed_passages(model, graph, tmp_path / "embeddings")
+    assert made.hash == open_embeddings(run / "embeddings-one-vector").hash
+    assert made.is_reduced
+    assert "one vector a passage: one more for each training question would not fit into memory" in said
+
+
+@pytest.fixture
+def grown(run, tmp_path):
+    """The run's graph after a new passage and three new questions, two of them with the same label."""
+    records = {
+        "corpus": [{"_id": "new", "title": "", "text": "a new passage"}],
+        "queries": [{"_id": f"asked-{n}", "text": text} for n, text in enumerate(("new words", "other words", "more"))],
+    }
+    for name, rows in records.items():
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    labels = ("asked-0 new", "asked-1 new", "asked-2 p00")
+    lines = "".join("\t".join((*label.split(), "1")) + "\n" for label in labels)
+    (tmp_path / "labels.tsv").write_text(f"query-id\tcorpus-id\tscore\n{lines}")
+    files = {"passages": "corpus.jsonl", "queries": "queries.jsonl", "qrels": "labels.tsv"}
+    given = {name: tmp_path / file for name, file in files.items()}
+    return add_to_graph(run / "graph", read_additions(open_graph(run / "graph"), **given))
+
+
+@pytest.mark.parametrize("kind", ["flat", "parts", "lists", "links"])
+def test_what_is_brought_up_to_a_grown_graph_is_what_is_made_anew(kind, run, grown, asked, tmp_path):
+    path = build_index(open_embeddings(run / "embeddings"), run / "index", KINDS[kind], overwrite=True).path
+    before = remove_passages(path, GONE)
+    updated = update_embeddings(open_model(run / "model"), grown, run / "embeddings")
+    anew = embed_passages(open_model(run / "model"), grown, tmp_path / "anew")
+    np.testing.assert_array_equal(updated.vectors, anew.vectors)
+    np.testing.assert_array_equal(updated.rows, anew.rows)
+    assert len(updated.vectors) == 101 + 1 + 3
+    index = update_index(updated, path)
+    assert index.meta["num_passages"] == before.meta["num_passages"] + 1 == 39
+    gone = np.isin(updated.rows, before.removed)
+    assert index.meta["num_vectors"] == 105 - gone.sum()
+    vectors = updated.vectors.astype(np.float32)
+    best = np.full((len(asked), 41), -np.inf)
+    for row, scores in zip(updated.rows[~gone], vectors[~gone] @ asked.T, strict=True):
+        best[:, row] = np.maximum(best[:, row], scores)
+    for engine in ("faiss", "torch"):
+        require_scores(*open_index(path, engine=engine).search(asked, 39), best)
+    assert update_embeddings(open_model(run / "model"), grown, run / "embeddings").hash == updated.hash
+    assert update_index(updated, path).hash == index.hash
+    again = remove_passages(path, ["new"])
+    assert again.meta["num_vectors"] == index.meta["num_vectors"] - 3
 
 
 def test_an_explanation_is_of_the_messages_that_made_the_vectors(questions_run):
-    retriever = Retriever.open(questions_run / "index-questions")
+    retriever = Retriever.open(questions_run / "index")
     assert retriever.explain("p00").own_attention == pytest.approx(1 - KEPT.mean)
     assert [neighbor.attention for neighbor in retriever.explain("p00").neighbors] == [pytest.approx(KEPT.mean / 3)] * 3
     hits = retriever.search(QUESTION, 5, SYSTEM)
@@ -251,7 +309,7 @@ def test_an_explanation_is_of_the_messages_that_made_the_vectors(questions_run):
 
 
 def test_a_what_if_takes_a_training_question_s_vector_away(questions_run):
-    retriever = Retriever.open(questions_run / "index-questions")
+    retriever = Retriever.open(questions_run / "index")
     asked, text = retriever.query("train-00"), retriever.query("train-00").text
     passage = retriever.texts.passage(retriever.texts.relevant_to(asked.row)[0]).id
     hits = retriever.search(text, 40)
@@ -276,8 +334,8 @@ def test_a_what_if_takes_a_training_question_s_vector_away(questions_run):
 def test_an_explanation_names_the_training_question_that_matched(questions_run):
     graph, model = open_graph(questions_run / "graph"), open_model(questions_run / "model")
     heads, messages = model.load_questions()
-    retriever, plain = (Retriever.open(questions_run / name) for name in ("index-questions", "index"))
-    passages = open_embeddings(questions_run / "embeddings-questions").passages.astype(np.float32)
+    retriever, plain = (Retriever.open(questions_run / name) for name in ("index", "index-one-vector"))
+    passages = open_embeddings(questions_run / "embeddings").passages.astype(np.float32)
     found = []
     for query in [retriever.query(f"train-{number:02}") for number in range(0, 40, 4)]:
         asked, hits = retriever.encode([query.text])[0], retriever.search(query.text, 10)
@@ -296,7 +354,7 @@ def test_an_explanation_names_the_training_question_that_matched(questions_run):
 
 
 def test_exported_vectors_rank_as_the_index_does(run, asked, tmp_path):
-    index = remove_passages(run / "index-questions", GONE)
+    index = remove_passages(run / "index", GONE)
     write_vectors(index, tmp_path / "vectors.npy")
     vectors, ids = np.load(tmp_path / "vectors.npy"), (tmp_path / "vectors.ids.txt").read_text().split()
     assert len(vectors) == len(ids) == index.meta["num_vectors"]
@@ -316,22 +374,22 @@ def test_exported_vectors_rank_as_the_index_does(run, asked, tmp_path):
 
 
 def test_a_map_is_of_the_messages_that_made_the_vectors(questions_run, tmp_path):
-    several = build_map(open_embeddings(questions_run / "embeddings-questions"), tmp_path / "several")
-    plain = build_map(open_embeddings(questions_run / "embeddings"), tmp_path / "plain")
+    several = build_map(open_embeddings(questions_run / "embeddings"), tmp_path / "several")
+    plain = build_map(open_embeddings(questions_run / "embeddings-one-vector"), tmp_path / "plain")
     assert several.meta["after_head"]
     assert several.hash != plain.hash
 
 
 def test_damaged_rows_are_refused(run):
-    for name in ("embeddings-questions", "index-questions"):
+    for name in ("embeddings", "index"):
         rows = np.load(run / name / "rows.npy")
         rows[50] = 40
         (run / name / "rows.npy").unlink()
         np.save(run / name / "rows.npy", rows)
     with pytest.raises(ArtifactError, match="it has row 40"):
-        _ = open_embeddings(run / "embeddings-questions").rows
+        _ = open_embeddings(run / "embeddings").rows
     with pytest.raises(ArtifactError, match=r"rows\.npy: this array is damaged"):
-        _ = open_index(run / "index-questions").engine
+        _ = open_index(run / "index").engine
 
 
 def test_the_pipeline_is_over_the_index_that_it_was_chosen_for(run):
@@ -339,13 +397,13 @@ def test_the_pipeline_is_over_the_index_that_it_was_chosen_for(run):
     pipeline = {"provenance": {"pipeline": settings.model_dump(mode="json")}}
     (run / PIPELINES).unlink()
     (run / PIPELINES).write_text(json.dumps(pipeline))
-    assert RankingSettings.of_run(run) == RankingSettings.of_run(run / "index-questions") == settings
+    assert RankingSettings.of_run(run) == RankingSettings.of_run(run / "index") == settings
     assert Retriever.open(run, ranking=RankingSettings.of_run(run)).name == f"{SYSTEM}+bm25"
-    for index in ("index", "index-dual-encoder"):
-        with pytest.raises(ArtifactError, match=r"pipeline is over gnn-encoder\+questions\. Give .*/index-questions"):
+    for index in ("index-one-vector", "index-dual-encoder"):
+        with pytest.raises(ArtifactError, match=r"pipeline is over gnn-encoder\. Give .*/index\."):
             RankingSettings.of_run(run / index)
-    with pytest.raises(ArtifactError, match=r"Give .*/index-questions"):
-        Retriever.open(run / "index", ranking=settings)
+    with pytest.raises(ArtifactError, match=r"Give .*/index\."):
+        Retriever.open(run / "index-one-vector", ranking=settings)
     with pytest.raises(ValidationError, match="gnn-encoder"):
         RankingSettings(system="dual-encoder")
     found = CliRunner().invoke(cli, ["search", QUESTION, "--index", str(run), "--pipeline", "--json"])
@@ -358,15 +416,14 @@ def test_the_commands_make_and_describe_it(run, asked):
         assert result.exit_code == 0, result.output
         return result.output
 
-    for name in ("embeddings-questions", "index-questions"):
+    for name in ("embeddings", "index"):
         shutil.rmtree(run / name)
-    assert "40 passages, 101 vectors, 32 dimensions" in says("embed", run / "model", "--questions")
-    assert "40 passages, 101 vectors" in says("index", "build", run / "embeddings-questions")
-    inspected = says("index", "inspect", run / "index-questions")
+    one = says("embed", run / "model", "--one-vector", "--overwrite")
+    assert f"{run / 'embeddings-one-vector'}: 40 passages, 32 dimensions" in one
+    assert "40 passages, 101 vectors, 32 dimensions" in says("embed", run / "model")
+    assert "40 passages, 101 vectors" in says("index", "build", run / "embeddings")
+    inspected = says("index", "inspect", run / "index")
     assert "40 passages, 101 vectors" in inspected
     assert "recall of vectors against exact search" in inspected
-    assert json.loads(says("index", "inspect", run / "index-questions", "--json"))["vectors"] == 101
-    assert "vectors" not in json.loads(says("index", "inspect", run / "index", "--json"))
-    assert kind_of(run / "index") == "index"
-    refused = CliRunner().invoke(cli, ["embed", str(run / "model"), "--questions", "--changed"])
-    assert "leave out one of --changed and --questions" in refused.output
+    assert json.loads(says("index", "inspect", run / "index", "--json"))["vectors"] == 101
+    assert "vectors" not in json.loads(says("index", "inspect", run / "index-one-vector", "--json"))

@@ -19,7 +19,7 @@ GONE = ["p01", "p07"]
 def index(questions_run, tmp_path):
     """An index of 40 passages, of which two were removed."""
     run = shutil.copytree(questions_run, tmp_path / "run", copy_function=os.link)
-    return remove_passages(run / "index-questions", GONE)
+    return remove_passages(run / "index", GONE)
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from gnnretrieval.index.search import index_run
 from gnnretrieval.recipes import report
 from gnnretrieval.recipes import run as running
 from gnnretrieval.recipes.dry_run import dry_run
+from gnnretrieval.recipes.examples import changed_examples
 from gnnretrieval.recipes.hybrid import WITH, WITHOUT, choose_pipelines, clicked_dev, compare_hybrids, fusion_lines
 from gnnretrieval.recipes.recipe import CompareSettings
 from gnnretrieval.recipes.run import run_recipe
@@ -96,9 +97,9 @@ def test_the_pipeline_is_named_as_settings_of_the_index():
     )
 
 
-@pytest.mark.parametrize(("of_questions", "joins"), [("gnn-encoder", False), ("dual-encoder", True)])
-def test_a_pipeline_with_training_questions_is_named_as_settings_of_the_index(of_questions, joins):
-    both = {"gnn-encoder": RUNS["label-mean"], "gnn-encoder+questions": RUNS[of_questions]}
+@pytest.mark.parametrize(("of_one_vector", "joins"), [("gnn-encoder", False), ("dual-encoder", True)])
+def test_a_pipeline_over_one_vector_a_passage_is_named_as_settings_of_the_index(of_one_vector, joins):
+    both = {"gnn-encoder": RUNS["label-mean"], "gnn-encoder-one-vector": RUNS[of_one_vector]}
     weak = {**RUNS, **both}
     comparison = compare_hybrids(
         QRELS,
@@ -113,9 +114,9 @@ def test_a_pipeline_with_training_questions_is_named_as_settings_of_the_index(of
         dev_qrels=QRELS,
     )
     choice = comparison.provenance["fusion_choices"][WITH]
-    assert choice["runs"] == ["bm25", "gnn-encoder+questions"]
+    assert choice["runs"] == ["bm25", "gnn-encoder-one-vector"]
     pipeline = RankingSettings.parse(comparison.provenance["pipeline"])
-    assert (pipeline.system, pipeline.hybrid) == ("gnn-encoder+questions", joins)
+    assert (pipeline.system, pipeline.hybrid) == ("gnn-encoder-one-vector", joins)
 
 
 def test_no_pipeline_without_the_graph_has_the_gnn_encoder():
@@ -194,7 +195,7 @@ def test_the_dev_questions_of_event_logs_count_by_their_clicks(tiny_dataset, tmp
     assert clicked_dev(Dataset.open(tiny_dataset), "dev", [*Dataset.open(tiny_dataset).split("dev")]) is None
 
 
-def test_a_run_also_ranks_by_several_vectors_a_passage_where_training_kept_them(
+def test_a_run_also_ranks_by_one_vector_a_passage_where_training_kept_several(
     tiny_dataset, tiny_checkpoint, tmp_path, monkeypatch
 ):
     train = running.train_gnn
@@ -202,8 +203,10 @@ def test_a_run_also_ranks_by_several_vectors_a_passage_where_training_kept_them(
     encoder = f'[encoder]\ncheckpoint = "{tiny_checkpoint}"\nmax_tokens = 48\nprecision = "float32"\n'
     (tmp_path / "r.toml").write_text(f'name = "r"\n[data]\nsource = "{tiny_dataset}"\n{encoder}', encoding="utf-8")
     made = run_recipe(tmp_path / "r.toml", out=tmp_path / "out")
-    name, index = "gnn-encoder+questions", open_index(tmp_path / "out" / "index-questions")
+    name, index = "gnn-encoder-one-vector", open_index(tmp_path / "out" / "index-one-vector")
     assert index.meta["system"] == name
+    assert made.index.has_questions
+    assert not index.has_questions
     for part, split in (("", "test"), ("dev", "dev")):
         queries = [query.id for query in made.dataset.queries_of(split)]
         vectors = made.features.queries[made.features.rows_of(queries)]
@@ -214,8 +217,19 @@ def test_a_run_also_ranks_by_several_vectors_a_passage_where_training_kept_them(
         assert name in {system.name for system in comparison.systems}
     provenance = made.hybrids.provenance
     assert provenance["pipeline"]["system"] == provenance["fusion_choices"][WITH]["runs"][1]
-    assert "index-questions/meta.json" in report.write_report(made).read_text()
+    page = report.write_report(made).read_text()
+    assert "index-one-vector/meta.json" in page
+    examples = [example for kind in changed_examples(made, 5) for example in kind]
+    found = [(passage, text) for example in examples for passage, text in example.matched.items()]
+    assert found
+    assert page.count("Found by its training question") == len(found)
+    labelled = {
+        (passage, query.text)
+        for query in made.dataset.queries_of("train")
+        for passage in made.dataset.split("train")[query.id]
+    }
+    assert set(found) <= labelled
     plan = dry_run(tmp_path / "r.toml", out=tmp_path / "out")
     made_before = {Path(stage.path).name for stage in plan.stages if stage.made}
-    assert {"embeddings-questions", "index-questions", "rankings"} <= made_before
-    assert any("`out/index-questions`" in sentence for sentence in made.verdict().sentences())
+    assert {"embeddings-one-vector", "index-one-vector", "rankings"} <= made_before
+    assert any("`out/index-one-vector`" in sentence for sentence in made.verdict().sentences())

@@ -39,11 +39,11 @@ def sentences(
     groups=None,
     hybrids=None,
     labels=True,
-    with_questions=None,
+    one_vector=None,
 ):
     values = {"bm25": 0.42, "dual-encoder": 0.44, "gnn-encoder": gnn}
-    if with_questions is not None:
-        values["gnn-encoder+questions"] = with_questions
+    if one_vector is not None:
+        values["gnn-encoder-one-vector"] = one_vector
     same = SameLabels(
         comparison("label-mean", p_baseline, **values, **{"label-mean": baseline}), groups={}, over_encoder=groups or {}
     )
@@ -82,15 +82,15 @@ def test_the_gain_over_encoder_and_baseline_comes_first_and_the_next_step_last()
     ]
 
 
-def test_several_vectors_a_passage_are_compared_with_the_same_baseline_and_served_where_they_are_best():
-    said = sentences(with_questions=0.7)
+def test_one_vector_a_passage_is_compared_with_the_same_baseline_and_served_where_it_is_best():
+    said = sentences(one_vector=0.7)
     assert said[2] == (
-        "With several vectors a passage (gnn-encoder+questions, `work/mine/index-questions`) it has 70.0 (+10.0, "
-        "p = 0.01, to label-mean)."
+        "Its index has one vector more for each training question of a passage. With one vector a passage "
+        "(`work/mine/index-one-vector`) it has 70.0 (+10.0, p = 0.01, to label-mean)."
     )
     joined = pipelines(0.7, weights=(0, 1))
-    joined.provenance["fusion_choices"][WITH]["runs"][1] = "gnn-encoder+questions"
-    assert "serve work/mine --pipeline" in sentences(with_questions=0.7, hybrids=joined)[-1]
+    joined.provenance["fusion_choices"][WITH]["runs"][1] = "gnn-encoder-one-vector"
+    assert "serve work/mine --pipeline" in sentences(one_vector=0.7, hybrids=joined)[-1]
     assert "--pipeline" not in sentences(hybrids=pipelines(0.7, weights=(0, 1)))[-1]
 
 

@@ -49,7 +49,7 @@ def test_search_gives_what_the_retriever_ranks(client, retriever, questions):
 
 
 def test_an_index_with_several_vectors_a_passage_is_served(questions_run, questions):
-    retriever, system = Retriever.open(questions_run / "index-questions"), "gnn-encoder+questions"
+    retriever, system = Retriever.open(questions_run / "index"), "gnn-encoder"
     with TestClient(create_app(retriever), raise_server_exceptions=False) as client:
         answer = client.post("/search", json={"question": questions[0], "k": 3, "system": system}).json()
         ids = [hit.id for hit in retriever.search(questions[0], 3)]

@@ -370,7 +370,7 @@ def test_the_file_of_graph_view_draws_the_same_picture_offline(browser, retrieve
 
 
 def test_a_passage_of_several_vectors_says_which_training_question_matched(browser, questions_run, question):
-    retriever = Retriever.open(questions_run / "index-questions")
+    retriever = Retriever.open(questions_run / "index")
     found = retriever.compare(question, 10).gnn_encoder
     one = next(one for one in found if one.matched is not None)
     with served(retriever) as place:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from gnnretrieval.data.text_store import TextStore
 from gnnretrieval.encoders.features import Features, encoder_records
 from gnnretrieval.encoders.similarity import Similarity
-from gnnretrieval.errors import ArtifactError
+from gnnretrieval.errors import ArtifactError, counted
 from gnnretrieval.graph.store import TEXTS, Graph
 from gnnretrieval.graph.subgraph import Rows
 from gnnretrieval.nn.label_messages import message_vectors, several_vectors
-from gnnretrieval.platform.memory import require_memory
+from gnnretrieval.platform.memory import memory_limit, require_memory
 from gnnretrieval.progress import progress, say
 from gnnretrieval.storage.array_checks import require_rows
 from gnnretrieval.storage.arrays import ArrayWriter, blocks, load_array, release, save_array
@@ -30,10 +30,10 @@ from gnnretrieval.training.gnn.corpus_part import message_blocks
 from gnnretrieval.training.gnn.embedding import MEMORY, gated_contexts, nodes_to_embed
 from gnnretrieval.training.gnn.ladder import message_graph
 from gnnretrieval.training.gnn.message_memory import bytes_of_messages, fits_memory, require_fit
-from gnnretrieval.training.gnn.messages import TrainedMessages
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 KIND = "embeddings"
+_ONE_VECTOR = "one_vector"
 ARRAY, ROWS = "passages.npy", "rows.npy"
 _AT_ONCE = 65536  # vectors of a block that are taken from memory
 
@@ -72,6 +72,11 @@ class Embeddings(Artifact):
         return "num_vectors" in self.meta
 
     @property
+    def is_reduced(self) -> bool:
+        """Whether passages have one vector each, where training kept several."""
+        return bool(self.config.get(_ONE_VECTOR))
+
+    @property
     def similarity(self) -> Similarity:
         """Similarity of queries and these embeddings."""
         return Similarity.parse(self.meta["similarity"], self.path / "meta.json")
@@ -96,14 +101,14 @@ def embed_passages(
     kept: Embeddings | None = None,
     device: str = "cpu",
     memory: int = MEMORY,
-    questions: bool = False,
+    one_vector: bool = False,
     overwrite: bool = False,
 ) -> Embeddings:
     """Compute the embeddings of all passages over the full graph.
 
-    With ``questions``, a passage has several vectors: its own, and one for each training question that it is relevant
-    to (:func:`gnnretrieval.nn.label_messages.several_vectors`). Equal vectors of a passage are kept once. The whole
-    graph and all vectors must fit into memory.
+    Where training kept them (:attr:`GNNEncoderModel.question_weight`), a passage has several vectors: its own, and one
+    for each training question that it is relevant to (:func:`gnnretrieval.nn.label_messages.several_vectors`). Equal
+    vectors of a passage are kept once. If they do not fit into memory, a passage has one vector.
 
     Args:
         model: The GNN-encoder.
@@ -115,32 +120,31 @@ def embed_passages(
             all vectors are new.
         device: Where to compute.
         memory: Budget in bytes (:func:`gnnretrieval.training.gnn.embedding.gated_contexts`).
-        questions: Also make a vector for each training question of a passage.
+        one_vector: Make one vector a passage, also where training kept several.
         overwrite: Replace embeddings made from other inputs.
 
     Returns:
         The embeddings.
 
     Raises:
-        ArtifactError: Model, graph and features do not fit: other widths, or another dual-encoder. With ``questions``
-            also where training kept one vector a passage, or ``kept`` is given.
-        GnnRetrievalError: With ``questions``, the vectors do not fit into memory.
+        ArtifactError: Model, graph and features do not fit: other widths, or another dual-encoder; or ``kept`` is
+            given for several vectors a passage.
     """
     require_unpurged(store)
     model.require_fits(store)
-    if questions and kept is not None:
-        raise ArtifactError(f"{kept.path}: vectors of training questions are all new. Embed without kept embeddings.")
-    trained = model.load_questions() if questions else None
+    several = bool(model.question_weight) and not one_vector and _fit_memory(store)
+    if several and kept is not None:
+        raise ArtifactError(f"{kept.path}: vectors of training questions are all new. Embed with one_vector.")
     view = model.view(store, features)
     made_with = store.meta if features is None else features.meta
     if kept is not None and kept.meta["inputs"]["gnn-encoder"] != model.hash:
         raise ArtifactError(f"{kept.path}: made with another model than {model.path}. Embed all passages.")
 
     def write(directory: Path) -> dict[str, Any]:
-        if trained is None:
-            figures = _write_one_each(directory, model, view, kept, device, memory)
+        if several:
+            figures = _write_several(directory, model, view)
         else:
-            figures = _write_several(directory, model, view, trained)
+            figures = _write_one_each(directory, model, view, kept, device, memory)
         share_file(store.path / TEXTS, directory / TEXTS)
         return {
             **figures,
@@ -160,7 +164,7 @@ def embed_passages(
         inputs={"gnn-encoder": model.hash, "graph": store.hash}
         | ({"features": features.hash} if features is not None else {})
         | ({"kept": kept.hash} if kept is not None else {}),
-        config={"questions": True} if questions else {},
+        config={_ONE_VECTOR: True} if model.question_weight and not several else {},
         write=write,
         overwrite=overwrite,
     )
@@ -179,6 +183,7 @@ def update_embeddings(
 
     A passage is computed again if it is new, or if one of its queries is new or has other passages now. With
     layer = linear all passages are computed, because rejection and updates propagate; those that differ are replaced.
+    Where passages have several vectors, all are.
 
     Args:
         model: The GNN-encoder of the embeddings.
@@ -191,8 +196,8 @@ def update_embeddings(
         The updated embeddings.
 
     Raises:
-        ArtifactError: The embeddings were made with another model, or from another graph, or have vectors of training
-            questions.
+        ArtifactError: The embeddings were made with another model, or from another graph.
+        GnnRetrievalError: There are several vectors a passage, and they do not fit into memory any more.
     """
     model.require_fits(store)
     if model.has_encoder:
@@ -202,11 +207,6 @@ def update_embeddings(
         )
     settle(Path(out), KIND)
     current = open_embeddings(out)
-    if current.has_questions:
-        raise ArtifactError(
-            f"{out}: passages have several vectors here, which are all computed again. Embed again with --questions, "
-            "without --changed."
-        )
     if current.meta["inputs"]["gnn-encoder"] != model.hash:
         raise ArtifactError(f"{out}: made with another model than {model.path}. Embed again, without --changed.")
     if current.meta["inputs"]["graph"] == store.hash:
@@ -215,6 +215,12 @@ def update_embeddings(
     changed = changed_since(store, current.meta["inputs"]["graph"])
     if changed is None:
         raise ArtifactError(f"{out}: not made from an earlier state of {store.path}. Embed again, without --changed.")
+
+    def write_all(directory: Path) -> dict[str, Any]:
+        figures = _write_several(directory, model, model.view(store))
+        share_file(store.path / TEXTS, directory / TEXTS)
+        record_changes(directory, current, np.arange(store.num_passages))
+        return {**figures, "num_passages": store.num_passages}
 
     def write(directory: Path) -> dict[str, Any]:
         view, old = model.view(store), current.passages
@@ -236,7 +242,8 @@ def update_embeddings(
         return {"num_passages": store.num_passages}
 
     graph = {"graph": store.hash}
-    artifact = update_artifact(current, KIND, change=graph, inputs=graph, write=write)
+    how = write_all if current.has_questions else write
+    artifact = update_artifact(current, KIND, change=graph, inputs=graph, write=how)
     return Embeddings(artifact.path, artifact.meta)
 
 
@@ -334,17 +341,31 @@ def _write_one_each(
     return {"similarity": model.similarity.model_dump()}
 
 
-def _write_several(directory: Path, model: GNNEncoderModel, store: Graph, trained: TrainedMessages) -> dict[str, Any]:
+def _fit_memory(store: Graph) -> bool:
+    """Whether several vectors a passage fit into memory; says so where they do not."""
+    fit = _bytes_of_several(store) <= memory_limit()
+    if not fit:
+        say("one vector a passage: one more for each training question would not fit into memory")
+    return fit
+
+
+def _bytes_of_several(store: Graph) -> int:
+    return bytes_of_messages(store.dimension, store.num_passages + store.num_queries + len(store.labels))
+
+
+def _write_several(directory: Path, model: GNNEncoderModel, store: Graph) -> dict[str, Any]:
     """Write all vectors of the passages, and the row of each one's passage; returns entries of ``meta.json``."""
-    nodes = store.num_passages + store.num_queries + len(store.labels)
-    remedy = "Use a machine with more memory, or embed without --questions."
-    needed = bytes_of_messages(store.dimension, nodes)
-    require_memory(needed, f"one vector more for each training question of {store.path}", remedy)
-    made, of_passage = several_vectors(message_graph(store), *trained)
+    remedy = "Use a machine with more memory, or embed again with --one-vector."
+    require_memory(_bytes_of_several(store), f"one vector more for each training question of {store.path}", remedy)
+    made, of_passage = several_vectors(message_graph(store), *model.load_questions())
     vectors, rows = _finite(made.numpy(), model, store).astype(np.float16), of_passage.numpy()
     kept = _first_of_equal(vectors, rows)
-    save_array(directory / ARRAY, vectors[kept])
-    save_array(directory / ROWS, rows[kept])
+    save_array(rewrite(directory, ARRAY), vectors[kept])
+    save_array(rewrite(directory, ROWS), rows[kept])
+    say(
+        f"a passage has one vector more for each of its training questions: {counted(len(kept), 'vector')} for "
+        f"{counted(store.num_passages, 'passage')} (--one-vector makes one each)"
+    )
     # the vectors of questions are not of length 1
     similarity = Similarity(normalize=False, scale=model.similarity.scale)
     return {"similarity": similarity.model_dump(), "num_vectors": len(kept)}

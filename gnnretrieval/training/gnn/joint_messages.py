@@ -321,7 +321,7 @@ def train_joint_messages(
     place = as_device(device)
     how: dict[str, Any] = {"sides": JOINT_SIDES, "update_sizes": (), "device": place}  # its questions change
     ladder = train_messages(store, held_out, settings, may_teach, **how)
-    ladder = ladder._replace(beside=None, climb_beside=None)  # the query encoder learns, and their vectors with it
+    ladder = ladder._replace(several=None, climb_several=None)  # the query encoder learns, and their vectors with it
     if ranks.first:
         for line in ladder.lines():
             say(line)

@@ -106,9 +106,9 @@ class MessagesTraining(NamedTuple):
         cross_validated: Number of training questions that joined the dev questions.
         passages: Number of passages that the dev questions ranked.
         judged: The dev questions, with a graph and heads that lack them; None: over a part of the corpus.
-        beside: What is kept for several vectors a passage; None: nothing.
-        climb_beside: The ladder's choice for these; None: there is no dev split.
-        dev_beside: Mean RR@10 of that choice on the dev questions.
+        several: What is kept for several vectors a passage; None: nothing.
+        climb_several: The ladder's choice for these; None: there is no dev split.
+        dev_several: Mean RR@10 of that choice on the dev questions.
     """
 
     climb: Climb
@@ -120,9 +120,9 @@ class MessagesTraining(NamedTuple):
     cross_validated: int
     passages: int
     judged: Judged | None = None
-    beside: TrainedMessages | None = None
-    climb_beside: Climb | None = None
-    dev_beside: float = 0.0
+    several: TrainedMessages | None = None
+    climb_several: Climb | None = None
+    dev_several: float = 0.0
 
     @property
     def is_significant(self) -> bool:
@@ -139,25 +139,30 @@ class MessagesTraining(NamedTuple):
         )
 
     def described(self) -> dict[str, Any]:
-        """The entry ``dev`` of a model's metadata."""
-        choice = self.climb
+        """The entry ``dev`` of a model's metadata; of several vectors a passage where these are kept."""
         return {
             "dual_encoder": {"RR@10": self.dual_encoder},
             "passages": self.passages,
             "cross_validated": self.cross_validated,
-            "best": {"gain": choice.gain, "p": choice.p, "tried": choice.tried},
-            "believed": self.is_significant,
             "evidence": self.evidence,
+            **self._described_choice(),
+        }
+
+    def _described_choice(self) -> dict[str, Any]:
+        one = {
+            "best": _figures_of(self.climb),
+            "believed": self.is_significant,
             "chosen": {"RR@10": self.dev},
             "kept": self.kept,
-        } | ({} if self.climb_beside is None else {"questions": self._described_beside(self.climb_beside)})
-
-    def _described_beside(self, choice: Climb) -> dict[str, Any]:
+        }
+        if self.several is None or self.climb_several is None:
+            return one
         return {
-            "RR@10": self.dev_beside,
-            "best": {"gain": choice.gain, "p": choice.p, "tried": choice.tried},
-            "kept": None if self.beside is None else in_words(self.beside.messages),
-            "weight": 0.0 if self.beside is None else self.beside.messages.questions,
+            "best": _figures_of(self.climb_several),
+            "believed": True,
+            "chosen": {"RR@10": self.dev_several},
+            "kept": in_words(self.several.messages),
+            "one_vector": one,
         }
 
     def write_log(self, path: Path) -> None:
@@ -180,7 +185,7 @@ class MessagesTraining(NamedTuple):
 
     @property
     def _rungs(self) -> list[Rung]:
-        return [*self.climb.rungs, *([] if self.climb_beside is None else self.climb_beside.rungs)]
+        return [*self.climb.rungs, *([] if self.climb_several is None else self.climb_several.rungs)]
 
     def lines(self) -> list[str]:
         """The choice as lines for the user."""
@@ -196,7 +201,9 @@ class MessagesTraining(NamedTuple):
             + ("kept" if rung.kept else "left out")
             for rung in self._rungs
         ]
-        best = f"p = {choice.p:.2g}, the best of {choice.tried} settings"
+        if self.several is not None and self.climb_several is not None:
+            return [*said, *self._lines_of_several(self.several.messages, self.climb_several)]
+        best = _evidence_in_words(choice)
         if choice.messages == Messages():
             said.append("nothing gained more than chance: the embeddings are the dual-encoder's")
         elif not self.is_significant:
@@ -209,12 +216,24 @@ class MessagesTraining(NamedTuple):
                 f"kept: {self.kept}; dev RR@10 {100 * self.dev:.1f}, dual-encoder {100 * self.dual_encoder:.1f} "
                 f"({best})"
             )
-        if self.beside is not None:
-            said.append(
-                f"kept for several vectors a passage (embed --questions): {in_words(self.beside.messages)}; "
-                f"dev RR@10 {100 * self.dev_beside:.1f}"
-            )
         return said
+
+    def _lines_of_several(self, messages: Messages, choice: Climb) -> list[str]:
+        one = self.kept if self.is_significant else "the dual-encoder's"
+        return [
+            "kept, with one vector more of a passage for each of its training questions: "
+            f"{in_words(messages)}; dev RR@10 {100 * self.dev_several:.1f}, dual-encoder {100 * self.dual_encoder:.1f} "
+            f"({_evidence_in_words(choice)})",
+            f"kept for one vector a passage (embed --one-vector): {one}; dev RR@10 {100 * self.dev:.1f}",
+        ]
+
+
+def _figures_of(choice: Climb) -> dict[str, Any]:
+    return {"gain": choice.gain, "p": choice.p, "tried": choice.tried}
+
+
+def _evidence_in_words(choice: Climb) -> str:
+    return f"p = {choice.p:.2g}, the best of {choice.tried} settings"
 
 
 def or_none(error: float) -> float | None:
@@ -330,11 +349,11 @@ def train_over(
     steps = head_steps(graph, taught)[:most]
     tried, judged = _trained_heads(graph, held_out, settings, taught, steps, sides)
     common: dict[str, Any] = {"steps": steps, "sides": sides, "rejections": rejections, "update_sizes": update_sizes}
-    choice, climb_beside = _chosen(judged, held_out, settings, common)
+    choice, climb_several = _chosen(judged, held_out, settings, common)
     messages = choice.messages if _is_significant(choice, settings.evidence) else Messages()
     heads = without_dev = tried[messages.head] if messages.steps else None
-    chosen = Messages() if climb_beside is None else climb_beside.messages
-    dev, before, dev_beside = (float(judged[0].measure(each).mean()) for each in (messages, Messages(), chosen))
+    chosen = Messages() if climb_several is None else climb_several.messages
+    dev, before, dev_several = (float(judged[0].measure(each).mean()) for each in (messages, Messages(), chosen))
     if heads is not None and held_out.hidden is not None and not held_out.is_split:
         # after the choice, train on the held-out training questions too
         mean, seed = messages.trained_mean, settings.seed
@@ -342,10 +361,10 @@ def train_over(
     trained = TrainedMessages(heads, messages)
     if messages.scaling:
         trained = trained.with_level(whole)
-    beside = None
-    if climb_beside is not None and chosen.questions and _is_significant(climb_beside, settings.evidence):
-        beside = TrainedMessages(tried[chosen.head] if chosen.steps else None, chosen)
-        beside = beside.with_level(whole) if chosen.scaling else beside
+    several = None
+    if climb_several is not None and chosen.questions and _is_significant(climb_several, settings.evidence):
+        several = TrainedMessages(tried[chosen.head] if chosen.steps else None, chosen)
+        several = several.with_level(whole) if chosen.scaling else several
     return MessagesTraining(
         choice,
         settings.evidence,
@@ -356,9 +375,9 @@ def train_over(
         cross_validated=sum(len(part.relevant) for part in judged[1:]),
         passages=len(whole.passages),
         judged=judged[0],
-        beside=beside,
-        climb_beside=climb_beside,
-        dev_beside=dev_beside,
+        several=several,
+        climb_several=climb_several,
+        dev_several=dev_several,
     )
 
 

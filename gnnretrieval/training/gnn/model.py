@@ -123,7 +123,7 @@ class GNNEncoderModel(Artifact):
         if not self.question_weight:
             raise ArtifactError(
                 f"{self.path}: training kept no vectors of training questions, because they gained nothing on dev, or "
-                "there is no dev split. Embed without --questions."
+                "there is no dev split."
             )
         self.require_recorded(QUESTION_WEIGHTS)
         return self._messages("questions", QUESTION_WEIGHTS)

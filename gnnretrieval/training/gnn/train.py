@@ -161,9 +161,9 @@ def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks
     for line in training.lines():
         say(line)
     training.trained.save(directory / WEIGHTS)
-    beside = training.beside if isinstance(training, MessagesTraining) else None
-    if beside is not None:
-        beside.save(directory / QUESTION_WEIGHTS)
+    several = training.several if isinstance(training, MessagesTraining) else None
+    if several is not None:
+        several.save(directory / QUESTION_WEIGHTS)
     if isinstance(training, MessagesTraining) and not plan.held_out.is_split:
         _write_held_out_run(training, plan, directory)
     labelled = np.unique(store.labels[:, 0])
@@ -173,7 +173,7 @@ def _write_linear(plan: TrainingPlan, directory: Path, device: str, ranks: Ranks
         {
             **({} if encoder is None else {JOINT: encoder.model_dump(mode="json")}),
             "messages": training.trained.messages._asdict(),
-            **({} if beside is None else {"questions": beside.messages._asdict()}),
+            **({} if several is None else {"questions": several.messages._asdict()}),
             "dev": {
                 "split": plan.held_out.name,
                 "queries": len(plan.held_out.relevant),
