@@ -86,9 +86,9 @@ def choose_fusion(
 ) -> FusionChoice:
     """Choose how to fuse two systems from their runs on dev questions.
 
-    The runs' normalised scores are summed. The second run's weight is :func:`mean_best_weight` over 0, 0.1 … 1; the
-    better run alone is kept where the fusion by that weight is not better on dev. Use dev questions that neither system
-    was trained on.
+    The runs' normalised scores are summed. The second run's weight is :func:`mean_best_weight` over 0, 0.1 … 1. The
+    better run is used alone where the fusion by that weight changes nothing on dev, or loses more than a standard
+    error. Use dev questions that neither system was trained on.
 
     Args:
         runs: Two runs on dev questions.
@@ -106,13 +106,19 @@ def choose_fusion(
         require_common(qrels, run)
     values_of = fusion_values(runs, qrels, measure, clicked)
     values = np.stack([values_of(weight) for weight in WEIGHTS])  # (w, q)
-    first, second = values[0].mean(), values[-1].mean()
-    half, queries = float(max(first, second)), values.shape[1]
+    better = -1 if values[-1].mean() > values[0].mean() else 0
     weight = round(mean_best_weight(values), 2)
-    value = float(values_of(weight).mean())
-    if value <= half or weight in (0, 1):
-        weight, value = float(second > first), half
-    return FusionChoice((round(1 - weight, 2), weight), value, half, measure, queries)
+    joined = values_of(weight)
+    gains = joined - values[better]
+    if not gains.any() or gains.mean() < -_standard_error(gains):
+        weight, joined = float(WEIGHTS[better]), values[better]
+    half, value = float(values[better].mean()), float(joined.mean())
+    return FusionChoice((round(1 - weight, 2), weight), value, half, measure, len(gains))
+
+
+def _standard_error(values: NDArray[np.float64]) -> float:
+    """Standard error of the mean of values ``(q,)``; 0 of one value."""
+    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
 
 
 def fusion_values(

@@ -172,7 +172,7 @@ def compare_hybrids(
         settings: What is compared; ``fuse`` is the method.
         lexical: Names among ``runs``, BM25 first.
         dense: Names among ``runs``: the dual-encoder first, then baselines.
-        with_graph: Names among ``runs``: the GNN-encoder, first with one vector a passage.
+        with_graph: Names among ``runs``: the GNN-encoder, last as it is by default.
         provenance: Provenance for the comparison.
         answers: Answers in the passages of ``runs``, for measures that look at answers.
         dev_runs: Runs of the same systems on dev questions; None: ``fuse = "chosen"`` means ``rrf``.
@@ -186,7 +186,7 @@ def compare_hybrids(
     """
     if settings.fuse == "none":
         return None
-    bm25, dual, gnn = lexical[0], dense[0], with_graph[0]
+    bm25, dual, gnn = lexical[0], dense[0], with_graph[-1]
     systems = {name: runs[name] for name in lexical}
     if settings.fuse != "chosen" or not dev_runs or not dev_qrels:
         method = "rrf" if settings.fuse == "chosen" else settings.fuse

@@ -95,13 +95,19 @@ def test_equal_runs_are_not_fused():
     assert choose_fusion([run, run], QRELS).weights == (1.0, 0.0)
 
 
-def test_a_fusion_that_is_worse_than_the_better_run_is_not_chosen(monkeypatch):
-    """Each run finds half of the questions and hides the other half; the weight is forced."""
-    one = run_of(lambda number: {"right": number % 2, "wrong": 0.5, "x": 1 - number % 2})
-    two = run_of(lambda number: {"right": 1.0, "wrong": 0.0})
-    monkeypatch.setattr("gnnretrieval.evaluation.fusion_choice.mean_best_weight", lambda values: 0.1)
-    choice = choose_fusion([one, two], QRELS)
-    assert (choice.weights, choice.value, choice.half) == ((0.0, 1.0), 1.0, 1.0)
+@pytest.mark.parametrize(("lost", "gained", "fused"), [(20, 0, False), (2, 1, True), (4, 2, True), (9, 2, False)])
+def test_a_fusion_that_loses_more_than_a_standard_error_on_dev_is_not_chosen(monkeypatch, lost, gained, fused):
+    """The other run hides some of what the better one finds, and finds some of the rest. The weight is forced."""
+
+    def other(number):
+        return {"wrong": 1.0, "right": 0.0, "x": 0.2} if number < lost else {"right": 1.0, "wrong": 0.0}
+
+    better = run_of(lambda number: {"right": 1.0, "wrong": 0.8, "x": 0.0} if number < 40 - gained else {"wrong": 1.0})
+    monkeypatch.setattr("gnnretrieval.evaluation.fusion_choice.mean_best_weight", lambda values: 0.7)
+    choice = choose_fusion([run_of(other), better], QRELS)
+    assert choice.half == 1 - gained / 40
+    assert choice.is_fusion == fused
+    assert choice.value == pytest.approx(choice.half - (lost - gained) / 80 if fused else choice.half)
 
 
 def test_two_runs_are_wanted():

@@ -33,7 +33,6 @@ from gnnretrieval.training.gnn.message_memory import bytes_of_messages, fits_mem
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 KIND = "embeddings"
-_ONE_VECTOR = "one_vector"
 ARRAY, ROWS = "passages.npy", "rows.npy"
 _AT_ONCE = 65536  # vectors of a block that are taken from memory
 
@@ -74,7 +73,7 @@ class Embeddings(Artifact):
     @property
     def is_reduced(self) -> bool:
         """Whether passages have one vector each, where training kept several."""
-        return bool(self.config.get(_ONE_VECTOR))
+        return bool(self.meta.get("is_reduced"))
 
     @property
     def similarity(self) -> Similarity:
@@ -149,6 +148,7 @@ def embed_passages(
         return {
             **figures,
             **encoder_records(made_with),
+            "is_reduced": bool(model.question_weight) and not several,
             "num_passages": store.num_passages,
             "dimension": store.dimension,
             "made_from": {
@@ -164,7 +164,7 @@ def embed_passages(
         inputs={"gnn-encoder": model.hash, "graph": store.hash}
         | ({"features": features.hash} if features is not None else {})
         | ({"kept": kept.hash} if kept is not None else {}),
-        config={_ONE_VECTOR: True} if model.question_weight and not several else {},
+        config={"questions": True} if several else {},
         write=write,
         overwrite=overwrite,
     )
