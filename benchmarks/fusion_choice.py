@@ -19,25 +19,26 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 from same_labels import DEPTH, MEASURE, RESULTS, OneSet
-from same_labels_page import BM25_PLAIN, DUAL, GNN
+from same_labels_page import BM25_PLAIN, DEBIAN, DUAL, GNN
 
 from gnnretrieval import resampling
 from gnnretrieval.baselines import LEXICAL
 from gnnretrieval.baselines.rankings import open_baselines
 from gnnretrieval.data.runs.trec import Run
 from gnnretrieval.encoders.bm25 import BM25
-from gnnretrieval.evaluation.fusion_choice import WEIGHTS, fusion_values, mean_best_weight
+from gnnretrieval.evaluation.fusion_choice import WEIGHTS, fusion_values, is_kept, mean_best_weight
 from gnnretrieval.index import open_index
 from gnnretrieval.index.search import bm25_run, index_run
 from gnnretrieval.progress import progress, show_progress
 from gnnretrieval.storage.provenance import git_revision, write_json
 from gnnretrieval.training.gnn.judged import rows_of
 
-SETS = ("squad-open", "squad-open-by-passage", "fairytaleqa")  # with enough dev questions to measure on
-BOTH = "linear-head+label-mean+label-prior"
+SETS = ("squad-open", "squad-open-by-passage", "fairytaleqa", *DEBIAN)  # with enough dev questions to measure on
+BOTH = "linear-heads-apart+label-mean+label-prior"
 PAIRS = ((BM25_PLAIN, DUAL), (LEXICAL, DUAL), (LEXICAL, BOTH), (BM25_PLAIN, GNN), (LEXICAL, GNN))
 QUESTIONS, DRAWS = (50, 122, 300), 100
 EQUAL, BEST, CAREFUL, MEAN = "equal weights", "best weight", "best weight where p ≤ 0.3", "mean of best weights"
+GAINING, DEFAULT = "the mean where it gains", "the mean within a standard error"
 
 
 def runs_of(one_set: OneSet) -> tuple[dict[str, Run], Mapping[str, Mapping[str, int]]]:
@@ -60,8 +61,11 @@ def weights_of(values: NDArray[np.float64]) -> dict[str, float]:
     means = values.mean(1)
     half, best = max((0, -1), key=lambda row: means[row]), int(means.argmax())
     likely = min(resampling.corrected_ps(values[1:-1] - values[half])) <= 0.3
-    mean = round(mean_best_weight(values), 1)  # among the weights that are measured
-    return {EQUAL: 0.5, BEST: WEIGHTS[best], CAREFUL: WEIGHTS[best if likely else half], MEAN: mean}
+    mean = round(10 * mean_best_weight(values))  # row of the nearest weight that is measured
+    kept = mean if is_kept(values[mean] - values[half]) else half
+    gaining = mean if means[mean] > means[half] else half
+    rows = {BEST: best, CAREFUL: best if likely else half, MEAN: mean, GAINING: gaining, DEFAULT: kept}
+    return {EQUAL: 0.5, **{rule: WEIGHTS[row] for rule, row in rows.items()}}
 
 
 def measured(values: NDArray[np.float64], questions: int) -> dict[str, list[float]]:
@@ -82,16 +86,17 @@ def measured(values: NDArray[np.float64], questions: int) -> dict[str, list[floa
 
 def markdown(results: Mapping[str, Any]) -> str:
     """The page."""
-    rules = (EQUAL, BEST, CAREFUL, MEAN)
+    rules = (EQUAL, BEST, CAREFUL, MEAN, GAINING, DEFAULT)
     lines = [
         "# How to choose the weights of a fusion",
         "",
         "`python benchmarks/fusion_choice.py` makes this page. A few dev questions choose the weights of two rankings'",
         "normalised scores, of 0, 0.1 … 1, where 0 and 1 are one ranking alone. RR@10 × 100 over the ranking that is",
         f"better on these questions, on the other dev questions: mean of {DRAWS} draws, and in brackets their 5th",
-        "percentile. `mean of best weights` is the default: the mean, over bootstrap resamples of the few questions,",
-        "of the best weight. `where p ≤ 0.3` keeps the better ranking alone where the best gain is less sure (max-t",
-        "test).",
+        "percentile. `mean of best weights` is the mean, over bootstrap resamples of the few questions, of the best",
+        "weight. `where p ≤ 0.3` keeps the better ranking alone where the best gain is less sure (max-t test); the last",
+        "two where the mean gains nothing, and where it changes nothing or loses more than a standard error. The last",
+        "is the default.",
         "",
         "| set | runs | dev questions | " + " | ".join(rules) + " |",
         "|---|---|---:|" + "---:|" * len(rules),

@@ -126,6 +126,8 @@ def _show(result: RecipeRun, as_json: bool) -> None:
             f"    {example.passage_id}: {before} → rank {example.after}   "
             f"({why.gate}attention to itself {why.own_attention:z.2f})"
         )
+        if example.passage_id in example.matched:
+            echo(f"      found by its training question: {short(example.matched[example.passage_id], 80)}")
         if not why.neighbors:
             echo(f"      {why.without_neighbors}")
         for neighbor in why.neighbors:

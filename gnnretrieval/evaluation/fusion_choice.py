@@ -109,16 +109,16 @@ def choose_fusion(
     better = -1 if values[-1].mean() > values[0].mean() else 0
     weight = round(mean_best_weight(values), 2)
     joined = values_of(weight)
-    gains = joined - values[better]
-    if not gains.any() or gains.mean() < -_standard_error(gains):
+    if not is_kept(joined - values[better]):
         weight, joined = float(WEIGHTS[better]), values[better]
     half, value = float(values[better].mean()), float(joined.mean())
-    return FusionChoice((round(1 - weight, 2), weight), value, half, measure, len(gains))
+    return FusionChoice((round(1 - weight, 2), weight), value, half, measure, values.shape[1])
 
 
-def _standard_error(values: NDArray[np.float64]) -> float:
-    """Standard error of the mean of values ``(q,)``; 0 of one value."""
-    return float(values.std(ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0
+def is_kept(gains: NDArray[np.float64]) -> bool:
+    """Whether a fusion with these gains over the better run ``(q,)`` changes something and loses no standard error."""
+    error = gains.std(ddof=1) / len(gains) ** 0.5 if len(gains) > 1 else 0.0
+    return bool(gains.any() and gains.mean() >= -error)
 
 
 def fusion_values(
