@@ -18,7 +18,7 @@ from typing import Any
 import click
 import numpy as np
 from numpy.typing import NDArray
-from same_labels import DEPTH, MEASURE, RESULTS, OneSet
+from same_labels import DEPTH, MEASURE, RESULTS, OneSet, is_at_hand
 from same_labels_page import BM25_PLAIN, DEBIAN, DUAL, GNN
 
 from gnnretrieval import resampling
@@ -94,9 +94,9 @@ def markdown(results: Mapping[str, Any]) -> str:
         "normalised scores, of 0, 0.1 … 1, where 0 and 1 are one ranking alone. RR@10 × 100 over the ranking that is",
         f"better on these questions, on the other dev questions: mean of {DRAWS} draws, and in brackets their 5th",
         "percentile. `mean of best weights` is the mean, over bootstrap resamples of the few questions, of the best",
-        "weight. `where p ≤ 0.3` keeps the better ranking alone where the best gain is less sure (max-t test); the last",
-        "two where the mean gains nothing, and where it changes nothing or loses more than a standard error. The last",
-        "is the default.",
+        "weight. `where p ≤ 0.3` keeps the better ranking alone where the best gain is less sure (max-t test), and the",
+        "last two where the mean gains nothing, or changes nothing or loses more than a standard error. The last is the",
+        "default.",
         "",
         "| set | runs | dev questions | " + " | ".join(rules) + " |",
         "|---|---|---:|" + "---:|" * len(rules),
@@ -137,7 +137,8 @@ def rows_of_set(one_set: OneSet) -> Sequence[dict[str, Any]]:
 def main(data: Path, work: Path) -> None:
     """Measure, and write the page."""
     resampling.RESAMPLES = 2000  # a draw's p needs no more
-    rows = [row for name in SETS for row in rows_of_set(OneSet.of(name, data, work))]
+    at_hand = [name for name in SETS if is_at_hand(name, data, work)]
+    rows = [row for name in at_hand for row in rows_of_set(OneSet.of(name, data, work))]
     path = RESULTS / "fusion_choice.json"
     write_json(path, {"rows": json.loads(json.dumps(rows)), "revision": git_revision()})
     path.with_suffix(".md").write_text(markdown(json.loads(path.read_text("utf-8"))), encoding="utf-8")
