@@ -95,7 +95,7 @@ def markdown(results: Mapping[str, Any]) -> str:
         f"better on these questions, on the other dev questions: mean of {DRAWS} draws, and in brackets their 5th",
         "percentile. `mean of best weights` is the mean, over bootstrap resamples of the few questions, of the best",
         "weight. `where p ≤ 0.3` keeps the better ranking alone where the best gain is less sure (max-t test), and the",
-        "last two where the mean gains nothing, or changes nothing or loses more than a standard error. The last is the",
+        "last two where it gains nothing, or changes nothing or loses more than a standard error. The last is the",
         "default.",
         "",
         "| set | runs | dev questions | " + " | ".join(rules) + " |",
