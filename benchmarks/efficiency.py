@@ -37,6 +37,7 @@ from gnnretrieval.progress import show_progress
 from gnnretrieval.storage.provenance import git_revision, library_versions, write_json
 from gnnretrieval.training import Embeddings, TrainSettings, embed_passages, train_gnn
 from gnnretrieval.training.gnn.ladder import message_graph
+from gnnretrieval.training.gnn.messages import TrainedMessages, in_words
 from gnnretrieval.training.gnn.model import GNNEncoderModel
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -79,10 +80,14 @@ def measured(one_set: OneSet) -> dict[str, Any]:
         "vectors": vectors,
         "passages": one_set.graph.num_passages,
         "graph_queries": one_set.graph.num_queries,
-        "kept": model.meta["dev"]["kept"],
+        "kept": in_words(_trained(model).messages),
         "questions": len(questions),
         "dataset": one_set.dataset.provenance(),
     }
+
+
+def _trained(model: GNNEncoderModel) -> TrainedMessages:
+    return model.load_questions() if model.question_weight else model.load_messages()
 
 
 def _documents(one_set: OneSet, model: GNNEncoderModel, encoder: DualEncoder) -> dict[str, list[float]]:
@@ -93,10 +98,7 @@ def _documents(one_set: OneSet, model: GNNEncoderModel, encoder: DualEncoder) ->
 
     @torch.no_grad()
     def graph_pass() -> None:
-        if model.question_weight:
-            several_vectors(message_graph(one_set.graph), *model.load_questions())
-        else:
-            message_vectors(message_graph(one_set.graph), *model.load_messages())
+        (several_vectors if model.question_weight else message_vectors)(message_graph(one_set.graph), *_trained(model))
 
     rounds: dict[str, list[float]] = {DUAL: [], "graph": [], "queries": []}
     for _ in range(ROUNDS):
