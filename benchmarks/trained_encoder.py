@@ -83,7 +83,7 @@ def records(one_set: OneSet, place: Path, seed: int, device: str) -> list[Kept]:
 
     @cache
     def of_dpr() -> tuple[OneSet, Graph, Features]:
-        features = _trained(one_set, place / f"dpr-{seed}", "dpr", "dpr", seed, device)
+        features = trained_features(one_set, place / f"dpr-{seed}", "dpr", "dpr", seed, device)
         graph = build_graph(one_set.dataset, features, GraphSettings(), place / f"graph-{seed}", overwrite=True)
         return one_set, graph, features
 
@@ -105,14 +105,14 @@ def record_over(one_set: OneSet, place: Path, method: str, seed: int, device: st
     at = place / f"over-{method}-{seed}"
 
     def measure() -> tuple[dict[str, Values], list[dict[str, Any]]]:
-        features = _trained(one_set, place / f"{method}-{seed}", method, stage, seed, device)
+        features = trained_features(one_set, place / f"{method}-{seed}", method, stage, seed, device)
         graph = build_graph(one_set.dataset, features, GraphSettings(), at / "graph", overwrite=True)
         return _over(one_set, graph, features, at, seed, name, device)
 
     return kept_in(at.with_suffix(".json"), device, measure)
 
 
-def _trained(one_set: OneSet, place: Path, method: str, stage: str, seed: int, device: str) -> Features:
+def trained_features(one_set: OneSet, place: Path, method: str, stage: str, seed: int, device: str) -> Features:
     """Vectors by the encoder of a stage, trained with this seed by ``encoder train METHOD --small``."""
     settings = f"seed = {seed}\n" + WITHOUT_ANSWERS * (method == "dcsr")
     text, seeded = re.subn(

@@ -231,6 +231,7 @@ def climb(
     parts: NDArray[np.integer] | None = None,
     of_dev: int | None = None,
     by_rank: Callable[[Messages], NDArray[np.float64]] | None = None,
+    errors: float = 1.0,
 ) -> Climb:
     """Climb the ladder: try the best setting of each rung, and keep it if it gains more than one standard error.
 
@@ -256,8 +257,9 @@ def climb(
             the others, cross-validated training questions, do not show how often later questions will be about
             passages with training questions. None: all.
         by_rank: Returns the log rank of each dev question ``(q,)``, higher is better. None: as ``measure``.
+        errors: How many standard errors a rung must gain (benchmarks/results/choice_on_dev.md).
     """
-    ladder = Ladder(measure, by_rank or measure, parts)
+    ladder = Ladder(measure, by_rank or measure, parts, errors=errors)
     ladder.rung("label mean", [Messages(mean=mean) for mean in (*MEANS, *LARGE_MEANS)])
     heads = kinds_of_head(steps, sides)
     ladder.rung("head", [head for head in heads if not head.trained_mean])
@@ -297,8 +299,9 @@ class Ladder:
         by_rank: Callable[[Messages], NDArray[np.float64]],
         parts: NDArray[np.integer] | None = None,
         start: Messages | None = None,
+        errors: float = 1.0,
     ) -> None:
-        self.measure, self.by_rank, self.parts = measure, by_rank, parts
+        self.measure, self.by_rank, self.parts, self.errors = measure, by_rank, parts, errors
         self.base = by_rank(Messages())
         self.both = together(measure(Messages()), self.base)
         self.kept = start or Messages()
@@ -333,7 +336,7 @@ class Ladder:
         gain, error = mean_and_error(gains[choice][:first])
         reciprocals = self.measure(choice)
         difference = (reciprocals - self.measure(self.kept))[:first]
-        better = bool(harmless) and gains_in_one(mean_and_error(difference), (gain, error))
+        better = bool(harmless) and gains_in_one(mean_and_error(difference), (gain, error), errors=self.errors)
         dev = float(reciprocals.mean())
         self.rungs.append(Rung(name, choice, dev, *mean_and_error(difference), better, gain, error))
         if better:
@@ -360,10 +363,11 @@ def harms(gains: NDArray[np.float64], parts: NDArray[np.integer] | None) -> bool
     return any(loss > error for loss, error in losses)
 
 
-def gains_in_one(*gains: tuple[float, float]) -> bool:
-    """Whether one of several gains exceeds its standard error, and none is a loss that does; (gain, error) each."""
-    # where one question gains, the two are equal up to rounding
-    return any(gain > error * (1 + 1e-6) for gain, error in gains) and all(gain >= -error for gain, error in gains)
+def gains_in_one(*gains: tuple[float, float], errors: float = 1.0) -> bool:
+    """Whether one of several gains exceeds ``errors`` standard errors, and none loses one; (gain, error) each."""
+    # where one question gains, gain and error are equal up to rounding
+    enough = any(gain > errors * error * (1 + 1e-6) for gain, error in gains)
+    return enough and all(gain >= -error for gain, error in gains)
 
 
 def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
