@@ -85,6 +85,10 @@ def test_sizes_are_those_of_the_arrays_that_are_made(tiny_dataset, tiny_features
     for folder, made in (("features", tiny_features), ("graph", tiny_graph)):
         arrays = [np.load(file, mmap_mode="r").nbytes for file in made.path.glob("*.npy") if "found_" not in file.name]
         assert stage_bytes(recipe, sizes, folder) == sum(arrays)
+    for folder, width in (("embeddings", 2), ("index", 4)):
+        assert stage_bytes(recipe, sizes, folder) == width * 32 * 40
+        assert stage_bytes(recipe, sizes, folder, several=True) == width * 32 * (40 + 60)
+        assert stage_bytes(recipe, sizes, f"{folder}-one-vector", several=True) == width * 32 * 40
 
 
 def test_a_stage_whose_settings_or_inputs_changed_is_not_made(tiny_run, tiny_dataset, tmp_path):

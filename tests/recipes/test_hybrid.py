@@ -232,4 +232,7 @@ def test_a_run_also_ranks_by_one_vector_a_passage_where_training_kept_several(
     plan = dry_run(tmp_path / "r.toml", out=tmp_path / "out")
     made_before = {Path(stage.path).name for stage in plan.stages if stage.made}
     assert {"embeddings-one-vector", "index-one-vector", "rankings"} <= made_before
+    work = {Path(stage.path).name: stage.work for stage in plan.stages}
+    assert work["embeddings"].endswith("through the GNN-encoder, and a vector for each of their training questions")
+    assert work["index-one-vector"] == "40 vectors"
     assert any("`out/index-one-vector`" in sentence for sentence in made.verdict().sentences())
