@@ -61,7 +61,7 @@ def figures_of(one_set: OneSet, seeds: int) -> dict[str, Any]:
             parsed = TrainSettings.parse({**settings, "seed": seed})
             model = train_gnn(one_set.graph, one_set.dataset, one_set.features, parsed, place / "model", overwrite=True)
             seconds.append(time.monotonic() - begun)
-            embeddings = embed_passages(model, one_set.graph, place / "embeddings", overwrite=True)
+            embeddings = embed_passages(model, one_set.graph, place / "embeddings", one_vector=True, overwrite=True)
             ranked.append(one_set.values_of(build_index(embeddings, place / "index", overwrite=True)))
             kept.append(model.meta["dev"]["kept"])
             revisions.append(model.meta["git_revision"])

@@ -169,6 +169,7 @@ def _joint(
 
 def _choice(system: str, seed: int, model: GNNEncoderModel) -> dict[str, Any]:
     dev = model.meta["dev"]
+    dev = {**dev, **dev.get("one_vector", {})}  # of what the first row has
     say(f"{system}, seed {seed}: {dev['kept']}, dev {100 * dev['chosen']['RR@10']:.1f}")
     figures = {"dev": dev["chosen"]["RR@10"], "dual-encoder": dev["dual_encoder"]["RR@10"]}
     return {"system": system, "seed": seed, "kept": dev["kept"], **figures, "joint": dev.get("joint")}

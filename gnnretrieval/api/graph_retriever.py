@@ -72,7 +72,7 @@ class GraphRetriever(Retriever):
         """Encode, build the graph, train over it, embed and index.
 
         Each step writes an artifact into ``out``, with the names that ``gnnretrieval run`` uses. After an interruption,
-        the same call continues. ``gnnretrieval serve OUT`` serves the result, with one vector for each passage.
+        the same call continues. ``gnnretrieval serve OUT`` serves the result.
 
         Args:
             passages: Passages, see :func:`gnnretrieval.data.from_objects.passages_of`.

@@ -116,7 +116,7 @@ def choose_fusion(
 
 
 def is_kept(gains: NDArray[np.float64]) -> bool:
-    """Whether a fusion with these gains over the better run ``(q,)`` changes something and loses no standard error."""
+    """Whether a fusion with these gains over the better run ``(q,)`` changes something, and loses at most one error."""
     error = gains.std(ddof=1) / len(gains) ** 0.5 if len(gains) > 1 else 0.0
     return bool(gains.any() and gains.mean() >= -error)
 

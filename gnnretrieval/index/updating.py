@@ -93,16 +93,17 @@ def update_index(source: Embeddings | Features, out: str | Path) -> Index:
 def _write_all(directory: Path, current: Index, source: Embeddings | Features) -> dict[str, Any]:
     """Write an index of several vectors a passage again, as it was built; returns entries of ``meta.json``."""
     assert isinstance(source, Embeddings)
-    vectors, rows = source.vectors, source.rows
+    vectors, rows = np.array(source.vectors), source.rows
     assert rows is not None
-    known: dict[str, Any] = {"parts": len(current.files)}
+    gone = np.isin(rows, current.removed)
+    vectors[gone] = 0  # a removed passage's vectors are in no file
+    known: dict[str, Any] = {"parts": len(current.files), "memory": 2.0**20}  # as many files as before
     known |= {name: current.config[name] for name in ("factory", "training", "seed") if name in current.config}
     settings = IndexSettings.parse(known)
     plan = plan_of(settings, len(vectors), source.meta["dimension"])
     for name in current.files:
         (directory / name).unlink(missing_ok=True)
     write_shards(vectors, source.similarity, plan, directory, unit_of(source, False))
-    gone = np.isin(rows, current.removed)
     if gone.any():
         shards = open_shards([directory / name for name in plan.files], in_memory=True)
         if numbers_itself(shards[0]):

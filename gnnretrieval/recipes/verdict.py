@@ -88,8 +88,8 @@ class Verdict(NamedTuple):
         has, best = self._value(self.comparison, name), self.same_labels.comparison.baseline
         place = f"`{self.directory / PLACES[name]}`"
         return (
-            "Its index has one vector more for each training question of a passage. With one vector a passage ("
-            f"{place}) it has {has} ({_in_figures(test)}, to {best})."
+            "The gnn-encoder's index has one vector more for each training question of a passage. With one a passage "
+            f"({place}) it has {has} ({_in_figures(test)}, to {best})."
         )
 
     def _with_bm25(self) -> str:

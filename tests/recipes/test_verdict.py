@@ -85,7 +85,7 @@ def test_the_gain_over_encoder_and_baseline_comes_first_and_the_next_step_last()
 def test_one_vector_a_passage_is_compared_with_the_same_baseline_and_served_where_it_is_best():
     said = sentences(one_vector=0.7)
     assert said[2] == (
-        "Its index has one vector more for each training question of a passage. With one vector a passage "
+        "The gnn-encoder's index has one vector more for each training question of a passage. With one a passage "
         "(`work/mine/index-one-vector`) it has 70.0 (+10.0, p = 0.01, to label-mean)."
     )
     joined = pipelines(0.7, weights=(0, 1))

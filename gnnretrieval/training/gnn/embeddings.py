@@ -72,7 +72,7 @@ class Embeddings(Artifact):
 
     @property
     def is_reduced(self) -> bool:
-        """Whether passages have one vector each, where training kept several."""
+        """Whether passages have one vector each by choice, where training kept several."""
         return bool(self.meta.get("is_reduced"))
 
     @property
@@ -148,7 +148,7 @@ def embed_passages(
         return {
             **figures,
             **encoder_records(made_with),
-            "is_reduced": bool(model.question_weight) and not several,
+            "is_reduced": bool(model.question_weight) and one_vector,
             "num_passages": store.num_passages,
             "dimension": store.dimension,
             "made_from": {
@@ -359,6 +359,8 @@ def _write_several(directory: Path, model: GNNEncoderModel, store: Graph) -> dic
     require_memory(_bytes_of_several(store), f"one vector more for each training question of {store.path}", remedy)
     made, of_passage = several_vectors(message_graph(store), *model.load_questions())
     vectors, rows = _finite(made.numpy(), model, store).astype(np.float16), of_passage.numpy()
+    purged = np.flatnonzero(~np.any(store.passage_features, axis=1))
+    vectors[np.isin(rows, purged)] = 0  # what was purged stays so
     kept = _first_of_equal(vectors, rows)
     save_array(rewrite(directory, ARRAY), vectors[kept])
     save_array(rewrite(directory, ROWS), rows[kept])

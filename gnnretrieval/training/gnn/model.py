@@ -45,14 +45,20 @@ class GNNEncoderModel(Artifact):
         return open_model(path)
 
     def embed(
-        self, out: str | Path, graph: Graph | None = None, *, device: str = "cpu", overwrite: bool = False
+        self,
+        out: str | Path,
+        graph: Graph | None = None,
+        *,
+        one_vector: bool = False,
+        device: str = "cpu",
+        overwrite: bool = False,
     ) -> Embeddings:
         """As :func:`gnnretrieval.training.gnn.embeddings.embed_passages`, over ``graph`` (None: the model's graph)."""
         from gnnretrieval.graph.store import open_graph
         from gnnretrieval.training.gnn.embeddings import embed_passages
 
         store = graph or open_graph(self.made_from("graph"))
-        return embed_passages(self, store, out, device=device, overwrite=overwrite)
+        return embed_passages(self, store, out, one_vector=one_vector, device=device, overwrite=overwrite)
 
     def __repr__(self) -> str:
         dev = self.meta.get("dev", {})

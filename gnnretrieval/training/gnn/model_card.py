@@ -156,7 +156,7 @@ def _remarks_of_linear(dev: Mapping[str, Any]) -> list[str]:
     elif not dev["believed"]:
         remarks += ["", f"Nothing helped on dev: {_UNCHANGED}"]
     if one := dev.get("one_vector"):
-        kept = f"what is kept is {one['kept']}" if one["believed"] else "these are the dual-encoder's"
+        kept = f"what is kept is {one['kept']}" if one["believed"] else "the vectors are the dual-encoder's"
         remarks += [
             "",
             "A passage has one vector more for each of its training questions: on dev that gained more than a standard "
