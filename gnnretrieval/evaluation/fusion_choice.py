@@ -68,7 +68,7 @@ class FusionChoice(NamedTuple):
         on = f"on {counted(self.queries, 'dev question')}, {self.measure} × 100"
         if not self.is_fusion:
             better = names[self.weights.index(max(self.weights))]
-            return f"{better} alone, {100 * self.value:.1f} {on}: no fusion is better"
+            return f"{better} alone, {100 * self.value:.1f} {on}: the fusion changes nothing or loses"
         weights = ", ".join(f"{name} {weight:g}" for name, weight in zip(names, self.weights, strict=True))
         half = f"{100 * self.half:.1f} by the better run alone"
         return f"{METHOD} with weights {weights}: {100 * self.value:.1f} {on}; {half}"

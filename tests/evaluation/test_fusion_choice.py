@@ -41,7 +41,9 @@ def test_the_better_run_is_kept_alone_where_the_other_only_harms():
     bad = run_of(lambda number: {"wrong": 1.0, "right": 0.1, "x": 0.0})
     choice = choose_fusion([bad, good], QRELS)
     assert (choice.weights, choice.value, choice.half) == ((0.0, 1.0), 1.0, 1.0)
-    assert choice.line(["bm25", "gnn"]).startswith("gnn alone, 100.0 on 40 dev questions, RR@10 × 100: no fusion")
+    assert choice.line(["bm25", "gnn"]).startswith(
+        "gnn alone, 100.0 on 40 dev questions, RR@10 × 100: the fusion changes"
+    )
     fused = fuse([bad, good], METHOD, weights=choice.weights)
     assert [[one.passage_id for one in fused[query]] for query in QUERIES] == [["right", "wrong", "x"]] * 40
 

@@ -285,6 +285,8 @@ def test_what_is_brought_up_to_a_grown_graph_is_what_is_made_anew(kind, run, gro
     gone = np.isin(updated.rows, before.removed)
     assert index.meta["num_vectors"] == 105 - gone.sum()
     vectors = updated.vectors.astype(np.float32)
+    files = [file.read_bytes() for file in path.glob("*.faiss")]
+    assert not any(vector.tobytes() in file for vector in vectors[gone] for file in files)
     best = np.full((len(asked), 41), -np.inf)
     for row, scores in zip(updated.rows[~gone], vectors[~gone] @ asked.T, strict=True):
         best[:, row] = np.maximum(best[:, row], scores)
